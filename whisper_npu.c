@@ -25870,97 +25870,85 @@ typedef struct ru_lookahead {
     se_hypothesis *hypothesis;         /* [RU_MAX_BATCH] */
 } ru_lookahead;
 
-/* Which window the run is working on. */
-typedef struct ru_position {
-    uint64_t frame;
-    size_t n_samples;       /* including those after the window */
-    size_t content;
-    size_t window;          /* index of its cross-attention cache */
-    int64_t cut_ms, limit_ms;
-    int32_t device;
-} ru_position;
-
-/* State that a window changes before it is known to be completed, as it was before the window. */
-typedef struct ru_checkpoint {
-    wnpu_stats stats;
-    int32_t language, rival;
-    float language_probability, language_weight;
-    float language_sums[RU_LANGUAGES];
-} ru_checkpoint;
-
-/* The audio window: up to ML_SPAN samples of the recording, the speech found in them, and where the
- * window ends. */
+/* The audio window: up to ML_SPAN samples of the recording, and the speech found in them. */
 typedef struct ru_audio {
     au_stream *stream;
     float *samples;         /* [capacity], from ML_MARGIN before the window's first frame */
     size_t capacity;        /* ML_SPAN + RU_DETECTOR_DELAY, and RU_LOOKAHEAD more if windows are
                                decoded together */
-    size_t n_samples;       /* read of the window's ML_SPAN */
-    size_t n_ahead;         /* read after those */
-    int complete;           /* the recording's end has been read */
     size_t written;         /* samples ever written; memory after them may be untouched */
-    uint64_t frame;         /* the window's first frame, in frames of 10 ms from the recording's
-                               beginning */
-    va_detector voice;
-                            /* It has processed the samples up to aw_detected(), the fewest from
-                               which the window's end can be decided: whatever is asked of it has
-                               the same answer, however much more has been read. */
-    int detector_done;      /* it has processed the recording's end */
-    size_t spans_passed;    /* speech spans that end before the window */
-    size_t content;         /* frames of the window that are decoded; silence replaces the rest */
-    int64_t limit_ms;       /* latest end of this window, or -1 */
     size_t batch;           /* windows that may be decoded together; 0: windows need not end in
                                pauses */
-    int64_t cut_ms;         /* end of all windows that begin before it; 0: not known */
+    va_detector voice;      /* It has processed the samples up to aw_detected(), the fewest from
+                               which the window's end can be decided: whatever is asked of it has
+                               the same answer, however much more has been read. */
 } ru_audio;
 
-/* What the ledger covers. Times are those of the recording. */
-typedef struct ru_ledger {
-    int64_t covered_ms;     /* end of the ledger */
-    int64_t covered_text_ms; /* the same by the model's timestamps instead of times of words, which
-                                must not change the text */
-    int64_t gap_ms;         /* beginning of speech in the window without text, or -1 */
-    int64_t last_return_ms; /* beginning of the last speech that was decoded again, or -1 */
-} ru_ledger;
-
-/* Tokens before a window's text. */
+/* Tokens before a window's text; how many: in ru_state and ru_work. */
 typedef struct ru_context {
     int32_t *previous;      /* [n_text_ctx / 2 - 1] text of earlier windows, oldest first */
-    size_t n_previous;
     int32_t *initial;       /* [n_text_ctx / 2 - 1] initial prompt, with carry_initial_prompt */
-    size_t n_initial;
     int32_t *prefix;        /* [RU_MAX_PREFIX] beginning of the first window's text */
-    size_t n_prefix;
     int32_t *prompt;        /* [n_text_ctx] */
 } ru_context;
+
+/* Decoding of a window. */
+typedef struct ru_text {
+    se_search search;
+    se_hypothesis *hypothesis; /* the window's text */
+    const float *span;      /* samples of the window that is decoded, see en_mel_job */
+    al_aligner aligner;
+    zl_work *compress;
+    char *buffer;           /* [2][ZL_MAX] text of a decoding that is to be compressed */
+    size_t max_beams;       /* most hypotheses of a window; the search may have room for more */
+    char *kept;             /* [kept_size] what a live run keeps of its parameters' text */
+    size_t kept_size;
+} ru_text;
+
+/* Choice among phrases. */
+typedef struct ru_phrase {
+    float *score;           /* [max_phrase_tokens + LR_ROOTS], see se_choosing */
+    unsigned char *state;   /* [max_phrase_tokens + LR_ROOTS], see se_choosing */
+} ru_phrase;
+
+/* ---- the state of a run ---- */
+
+/* The following structures are values without pointers. A field that is added to one of them is
+ * reset, copied and wiped with all others; one of ru_state is also in snapshots, see sn_is_valid().
+ * Fields are 0 when a run begins, except those that ru_begin() sets. */
 
 /* The language spoken, and its detection. */
 typedef struct ru_language {
     int32_t id;             /* -1: not known yet */
     int32_t rival;          /* most probable language of the previous window if not id, else -1 */
     float probability;      /* of id */
-    unsigned char excluded[RU_LANGUAGES]; /* by wnpu_params.languages */
-    float *sums;            /* [RU_LANGUAGES] weighted sums of probabilities of all windows */
     float weight;           /* sum of the weights, seconds of speech */
+    float sums[RU_LANGUAGES]; /* weighted sums of probabilities of all windows */
 } ru_language;
 
-/* Decoding of a window. */
-typedef struct ru_text {
-    se_search search;
-    se_hypothesis *hypothesis; /* the window's text */
-    rs_origin origin;       /* how it was decoded */
-    int32_t device;         /* wnpu_device that encoded the window */
-    const float *span;      /* samples of the window that is decoded, see en_mel_job */
-    al_aligner aligner;
-    zl_work *compress;
-    char *buffer;           /* [2][ZL_MAX] text of a decoding that is to be compressed */
-    uint32_t window;        /* number of the window, from 0 */
-    size_t n_final;         /* tokens of the window before those that will be decoded again */
-    unsigned loop_cuts;     /* consecutive windows whose text was cut before a loop */
-    size_t max_beams;       /* most hypotheses of a window; the search may have room for more */
-    char *kept;             /* [kept_size] what a live run keeps of its parameters' text */
-    size_t kept_size;
-} ru_text;
+/* What a window changes before it is known to be completed. */
+typedef struct ru_counts {
+    wnpu_stats stats;
+    ru_language language;
+} ru_counts;
+
+/* Where the samples and the window begin and end. */
+typedef struct ru_place {
+    uint64_t frame;         /* the window's first frame, in frames of 10 ms from the recording's
+                               beginning */
+    size_t n_samples;       /* read of the window's ML_SPAN */
+    size_t n_ahead;         /* read after those */
+    int64_t limit_ms;       /* latest end of this window, or -1 */
+    int64_t cut_ms;         /* end of all windows that begin before it; 0: not known */
+} ru_place;
+
+/* What the ledger covers. Times are those of the recording. */
+typedef struct ru_ledger {
+    int64_t covered_ms;     /* end of the ledger */
+    int64_t covered_text_ms; /* the same by the model's timestamps instead of times of words, which
+                                must not change the text */
+    int64_t last_return_ms; /* beginning of the last speech that was decoded again, or -1 */
+} ru_ledger;
 
 /* Tokens of the open window: those that are final, and what was decoded behind them last. */
 typedef struct ru_confirmed {
@@ -25972,27 +25960,70 @@ typedef struct ru_confirmed {
     float probability[SE_MAX_TOKENS];
 } ru_confirmed;
 
-/* ---- parts of live runs, and of runs that choose ---- */
-
-/* Choice among phrases. */
-typedef struct ru_phrase {
-    float *score;           /* [max_phrase_tokens + LR_ROOTS], see se_choosing */
-    unsigned char *state;   /* [max_phrase_tokens + LR_ROOTS], see se_choosing */
-    wnpu_choice choice;     /* struct_size 0: no result */
-} ru_phrase;
-
 /* Speech between two pauses; t1_ms -1: it goes on. */
 typedef struct ru_utterance {
     int64_t t0_ms, t1_ms;
 } ru_utterance;
 
-/* What the open window of a live run says so far, and the events of its speech. */
-typedef struct ru_tentative {
+/* Options of a live run, and the events of its speech. */
+typedef struct ru_live {
     int32_t step_ms;        /* of wnpu_stream_options */
     int32_t hangover_ms;
     int32_t detect_only;
     int32_t skip_late;
     uint32_t skipped;       /* places for confirming words that were left out */
+    int32_t speaking;
+    uint64_t step;          /* steps of the detector that events have been derived from */
+    uint64_t same;          /* latest of them in a row with voice, or without if speaking */
+    size_t n_utterances;
+    ru_utterance reported;  /* the latest event; times -1: none */
+    ru_utterance utterance[RU_UTTERANCES]; /* those whose end is not an event yet, in order */
+} ru_live;
+
+/* What a run between two windows needs to go on. */
+typedef struct ru_state {
+    ru_counts checkpoint;   /* what the next window changes, as it was before */
+    uint64_t fingerprint;   /* of the run's parameters */
+    ru_place at;
+    ru_ledger ledger;
+    size_t spans_passed;    /* speech spans that end before the window */
+    size_t n_previous;      /* tokens in ru_context.previous */
+    uint32_t window;        /* number of the window, from 0 */
+    uint32_t loop_cuts;     /* consecutive windows whose text was cut before a loop */
+    int32_t detector_done;  /* the detector has processed the recording's end */
+    int32_t reserved;       /* 0: there is no padding */
+    ru_confirmed confirmed;
+    ru_live live;
+} ru_state;
+
+#define RU_LIVE 1
+#define RU_LIVE_RESTORED 2
+
+/* The rest, which follows from parameters or is set again by each call or window. */
+typedef struct ru_work {
+    unsigned char excluded[RU_LANGUAGES]; /* by wnpu_params.languages */
+    size_t n_initial, n_prefix; /* tokens in ru_context */
+    int live;               /* RU_LIVE: a live run is open; RU_LIVE_RESTORED: one was restored */
+    int live_status;        /* of its last step */
+    int resumable;          /* only what the checkpoint restores has changed since it was saved */
+    int resumed;            /* no window has been completed since the run was stopped or resumed */
+    int stop_requested;     /* by on_progress or on_token, at once or after the window */
+    int in_progress_call;   /* the progress callback is running */
+    int64_t reported_ms;    /* last value passed to the progress callback */
+    double reported_at;     /* when, see os_now_ms() */
+    int complete;           /* the recording's end has been read */
+    int due;                /* the window's end is known, or words can be confirmed */
+    int points;             /* deciding a window's end stops where words can be confirmed */
+    int32_t device;         /* wnpu_device that encoded the window */
+    size_t content;         /* frames of the window that are decoded; silence replaces the rest */
+    int64_t gap_ms;         /* beginning of speech in the window without text, or -1 */
+    size_t n_final;         /* tokens of the window before those that will be decoded again */
+    rs_origin origin;       /* how the window's text was decoded */
+    wnpu_choice choice;     /* among phrases; struct_size 0: no result */
+} ru_work;
+
+/* What the open window of a live run says so far. */
+typedef struct ru_tentative {
     uint64_t frame;         /* beginning of the window whose text it is, in frames */
     int64_t audio_ms;       /* end of the audio that was decoded last */
     int64_t voice_ms;       /* end of the voice in it */
@@ -26009,12 +26040,6 @@ typedef struct ru_tentative {
     int64_t t0_ms, t1_ms;
     uint32_t revision;      /* number of changes of text */
     uint32_t events;        /* wnpu_event values of this step */
-    uint64_t step;          /* steps of the detector that events have been derived from */
-    uint64_t same;          /* latest of them in a row with voice, or without if speaking */
-    int speaking;
-    size_t n_utterances;
-    ru_utterance utterance[RU_UTTERANCES]; /* those whose end is not an event yet, in order */
-    int64_t utterance_t0_ms, utterance_t1_ms; /* of the latest event; -1: none */
 } ru_tentative;
 
 /* The window's text as on_token has received it. */
@@ -26028,10 +26053,16 @@ typedef struct ru_pieces {
     char text[RU_PIECES + 1]; /* NUL-terminated */
 } ru_pieces;
 
-/* All state of a run. */
-#define RU_LIVE 1
-#define RU_LIVE_RESTORED 2
+/* Which window the run is working on. */
+typedef struct ru_position {
+    ru_place at;
+    size_t content;
+    int32_t device;
+    size_t window;          /* index of its cross-attention cache */
+} ru_position;
+
 typedef struct ru_run {
+    /* ---- parts with memory of their own ---- */
     en_engine engine;
     de_decoder decoder;
     np_bridge bridge;
@@ -26039,35 +26070,45 @@ typedef struct ru_run {
     rs_store store;
     sp_kept kept;           /* results that those of the run are appended to */
     ru_lookahead lookahead;
+    ri_ring ring;           /* of a live run */
+    ru_audio audio;
+    ru_context context;
+    ru_text text;
+    ru_phrase phrase;
+    vc_voices voices;
+    /* ---- what the caller gave and gets ---- */
     wnpu_params params;
     int *cancel;            /* atomic */
-    int stop_requested;     /* by on_progress or on_token, at once or after the window */
-    int resumed;            /* no window has been completed since the run was stopped or resumed */
-    int64_t reported_ms;    /* last value passed to the progress callback */
-    double reported_at;     /* when, see os_now_ms() */
-    const ru_position *current; /* the run's window while later ones are encoded; else NULL */
-    wnpu_stats stats;
     wnpu_error error;
-    ru_checkpoint checkpoint;
-    int resumable;          /* only what the checkpoint restores has changed since it was saved */
-    int in_progress_call;   /* the progress callback is running */
-    ri_ring ring;           /* of a live run */
-    int live;               /* RU_LIVE: a live run is open; RU_LIVE_RESTORED: one was restored */
-    int live_status;        /* of its last step */
-    int due;                /* the window's end is known, or words can be confirmed */
-    int points;             /* deciding a window's end stops where words can be confirmed */
-    uint64_t fingerprint;   /* of the run's parameters */
-    ru_audio audio;
-    ru_ledger ledger;
-    ru_context context;
-    ru_language language;
-    ru_text text;
-    ru_confirmed confirmed;
-    ru_phrase phrase;
+    const ru_position *current; /* the run's window while later ones are encoded; else NULL */
+    /* ---- state: see ru_begin() ---- */
+    ru_state state;
+    ru_counts now;
+    ru_work work;
     ru_tentative tentative;
     ru_pieces pieces;
-    vc_voices voices;
 } ru_run;
+
+static void ru_begin_live(ru_live *l)
+{
+    memset(l, 0, sizeof *l);
+    l->reported.t0_ms = l->reported.t1_ms = -1;
+}
+
+/* Sets the state to that of a run that begins. */
+static void ru_begin(ru_run *r)
+{
+    memset(&r->state, 0, sizeof r->state);
+    memset(&r->now, 0, sizeof r->now);
+    memset(&r->work, 0, sizeof r->work);
+    memset(&r->tentative, 0, sizeof r->tentative);
+    memset(&r->pieces, 0, sizeof r->pieces);
+    r->state.at.n_samples = ML_MARGIN;
+    r->state.at.limit_ms = r->state.ledger.last_return_ms = r->work.gap_ms = -1;
+    ru_begin_live(&r->state.live);
+    r->now.language.rival = -1;
+    r->work.content = ML_FRAMES;
+}
 
 /* ---- what others ask of the run ---- */
 
@@ -26083,7 +26124,7 @@ static lr_hotwords ru_hotwords(const wnpu_params *p)
 /* The script of the text of the current language. */
 static int32_t ru_script(const ru_run *r)
 {
-    int32_t language = r->language.id;
+    int32_t language = r->now.language.id;
     return language == TK_CHINESE || language == TK_CANTONESE ? r->params.script : WNPU_SCRIPT_ANY;
 }
 
@@ -26103,13 +26144,13 @@ static double ru_elapsed_ms(double *since)
 /* Converts a time in the window to one in the recording. No other function does. */
 static int64_t ru_recording_ms(const ru_run *r, int64_t ms_in_window)
 {
-    return (int64_t)(r->audio.frame * ML_HOP / (ML_RATE / 1000u)) + ms_in_window;
+    return (int64_t)(r->state.at.frame * ML_HOP / (ML_RATE / 1000u)) + ms_in_window;
 }
 
 /* End of the audio read so far, at most that of the window. No segment ends later. */
 static int64_t ru_end_ms(const ru_run *r)
 {
-    return ru_recording_ms(r, (int64_t)((r->audio.n_samples - ML_MARGIN) / (ML_RATE / 1000u)));
+    return ru_recording_ms(r, (int64_t)((r->state.at.n_samples - ML_MARGIN) / (ML_RATE / 1000u)));
 }
 
 /* ======================================================================
@@ -26148,7 +26189,7 @@ static int64_t ru_end_ms(const ru_run *r)
 
 static int aw_store_speech(ru_run *r, const wnpu_speech_span *found)
 {
-    r->stats.speech_ms += found->t1_ms - found->t0_ms;
+    r->now.stats.speech_ms += found->t1_ms - found->t0_ms;
     if (rs_list_add(&r->store, &r->store.speech, found) != WNPU_OK) {
         return er_set(&r->error, WNPU_E_FULL, "the result store is full after %lu stretches of "
                       "speech; raise result_bytes", (unsigned long)r->store.speech.count);
@@ -26187,18 +26228,18 @@ static int aw_detect(ru_run *r, const float *samples, size_t n)
         done += va_push(&r->audio.voice, samples + done, n - done, &span, &found);
         status = found ? aw_add_speech(r, &span) : WNPU_OK;
     }
-    if (n == 0 && !r->audio.detector_done) {
+    if (n == 0 && !r->state.detector_done) {
         while (status == WNPU_OK && va_finish(&r->audio.voice, &span)) {
             status = aw_add_speech(r, &span);
         }
-        r->audio.detector_done = 1;
+        r->state.detector_done = 1;
         if (status == WNPU_OK && r->store.speech.count == 0 &&
             r->audio.voice.n_pushed <= ML_FRAMES * ML_HOP &&
             va_find_faint(&r->audio.voice, &span)) {
             status = aw_add_speech(r, &span);
         }
     }
-    r->stats.voice_ms += ru_elapsed_ms(&since);
+    r->now.stats.voice_ms += ru_elapsed_ms(&since);
     return status;
 }
 
@@ -26221,7 +26262,7 @@ static int aw_get_span(const ru_run *r, size_t index, wnpu_speech_span *span)
 /* Up to this time, everything outside speech spans is known to be no speech. */
 static int64_t aw_decided_ms(const ru_run *r)
 {
-    return r->audio.detector_done ? INT64_MAX : (int64_t)va_settled(&r->audio.voice) * VA_STEP_MS;
+    return r->state.detector_done ? INT64_MAX : (int64_t)va_settled(&r->audio.voice) * VA_STEP_MS;
 }
 
 /* The first time from ms on at which there is speech, or the detector is undecided. */
@@ -26230,7 +26271,7 @@ static int64_t aw_next_speech_ms(const ru_run *r, int64_t ms)
     wnpu_speech_span span;
     size_t i;
     int64_t known = aw_decided_ms(r);
-    for (i = r->audio.spans_passed; aw_get_span(r, i, &span); i++) {
+    for (i = r->state.spans_passed; aw_get_span(r, i, &span); i++) {
         if (span.t1_ms > ms) {
             return span.t0_ms > ms ? span.t0_ms : ms;
         }
@@ -26244,10 +26285,10 @@ static int64_t aw_last_speech_ms(const ru_run *r, int64_t ms)
     wnpu_speech_span span;
     size_t i;
     int64_t end = 0;
-    if (!r->audio.detector_done && r->audio.voice.open) {
+    if (!r->state.detector_done && r->audio.voice.open) {
         return ms;
     }
-    for (i = r->audio.spans_passed; aw_get_span(r, i, &span) && span.t0_ms < ms; i++) {
+    for (i = r->state.spans_passed; aw_get_span(r, i, &span) && span.t0_ms < ms; i++) {
         end = span.t1_ms < ms ? span.t1_ms : ms;
     }
     return end;
@@ -26257,13 +26298,14 @@ static int64_t aw_last_speech_ms(const ru_run *r, int64_t ms)
  * are encoded ahead. */
 static uint64_t aw_first_frame(const ru_run *r)
 {
-    return r->current != NULL ? r->current->frame : r->audio.frame;
+    return r->current != NULL ? r->current->at.frame : r->state.at.frame;
 }
 
 /* Number of samples that have been read, counted from ML_MARGIN before that frame. */
 static size_t aw_have(const ru_run *r)
 {
-    return r->current != NULL ? r->current->n_samples : r->audio.n_samples + r->audio.n_ahead;
+    const ru_place *at = r->current != NULL ? &r->current->at : &r->state.at;
+    return at->n_samples + at->n_ahead;
 }
 
 /* Those of them that the detector has processed. */
@@ -26324,7 +26366,7 @@ static int64_t aw_find_silence(const ru_run *r, const wnpu_speech_span *speech, 
 static size_t aw_last_span(const ru_run *r)
 {
     size_t n = r->store.speech.count + (r->lookahead.active ? r->lookahead.n_spans : 0);
-    return n > r->audio.spans_passed ? n - 1 : r->audio.spans_passed;
+    return n > r->state.spans_passed ? n - 1 : r->state.spans_passed;
 }
 
 /* Begin of the first silence of at least pause_ms after from_ms and span i, or -1 if there is none.
@@ -26413,11 +26455,11 @@ static int64_t aw_speech_ms(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
     wnpu_speech_span span;
     uint64_t steps = 0;
     size_t i;
-    for (i = r->audio.spans_passed; aw_get_span(r, i, &span) && span.t0_ms < t1_ms; i++) {
+    for (i = r->state.spans_passed; aw_get_span(r, i, &span) && span.t0_ms < t1_ms; i++) {
         steps += aw_speech_steps_in(r, t0_ms, t1_ms, (uint64_t)span.t0_ms / VA_STEP_MS,
                               (uint64_t)span.t1_ms / VA_STEP_MS);
     }
-    if (!r->audio.detector_done && r->audio.voice.open) { /* a span that is not in the list yet */
+    if (!r->state.detector_done && r->audio.voice.open) { /* a span that is not in the list yet */
         steps += aw_speech_steps_in(r, t0_ms, t1_ms, r->audio.voice.first, r->audio.voice.step);
     }
     return (int64_t)steps * VA_STEP_MS;
@@ -26434,8 +26476,8 @@ static float aw_speech_share(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
 /* Sets the number of samples, counted from ML_MARGIN before the window's first frame. */
 static void aw_set_samples(ru_run *r, size_t have)
 {
-    r->audio.n_samples = have < ML_SPAN ? have : ML_SPAN;
-    r->audio.n_ahead = have - r->audio.n_samples;
+    r->state.at.n_samples = have < ML_SPAN ? have : ML_SPAN;
+    r->state.at.n_ahead = have - r->state.at.n_samples;
 }
 
 /* How many of `most` samples fit after the first `have`. They count as written. */
@@ -26465,7 +26507,7 @@ static void aw_reflect(ru_run *r)
  * cancelled. */
 static int aw_fill(ru_run *r)
 {
-    size_t have = r->audio.n_samples + r->audio.n_ahead;
+    size_t have = r->state.at.n_samples + r->state.at.n_ahead;
     int64_t n = 1;
     while (have < r->audio.capacity && n > 0 && !ru_cancelled(r)) {
         size_t room = aw_reserve(r, have, AW_BLOCK);
@@ -26477,10 +26519,10 @@ static int aw_fill(ru_run *r)
         aw_set_samples(r, have);
     }
     if (n == 0 && r->audio.stream->ended) {
-        r->audio.complete = 1;
+        r->work.complete = 1;
         aw_pad_silence(r, have);
     }
-    if (r->audio.frame == 0) {
+    if (r->state.at.frame == 0) {
         aw_reflect(r);
     }
     return WNPU_OK;
@@ -26509,18 +26551,18 @@ static void aw_begin_detector(ru_run *r)
 {
     va_rules rules = aw_voice_rules(&r->params);
     va_begin(&r->audio.voice, &rules);
-    r->audio.detector_done = 0;
-    r->audio.spans_passed = 0;
+    r->state.detector_done = 0;
+    r->state.spans_passed = 0;
     r->lookahead.n_decided = 0;
     r->store.speech.count = 0; /* spans found while detecting the language */
-    r->stats.speech_ms = 0;
+    r->now.stats.speech_ms = 0;
 }
 
 /* Fills the first window. */
 static int aw_begin_audio(ru_run *r)
 {
-    r->audio.frame = 0;
-    r->audio.complete = 0;
+    r->state.at.frame = 0;
+    r->work.complete = 0;
     aw_set_samples(r, ML_MARGIN);
     aw_begin_detector(r);
     return aw_fill(r);
@@ -26529,18 +26571,18 @@ static int aw_begin_audio(ru_run *r)
 /* Mel frames of real audio in the window, 0..3000. */
 static size_t aw_frames(const ru_run *r)
 {
-    size_t n = (r->audio.n_samples - ML_MARGIN) / ML_HOP;
+    size_t n = (r->state.at.n_samples - ML_MARGIN) / ML_HOP;
     return n < ML_FRAMES ? n : ML_FRAMES;
 }
 
 /* Moves the window forward by frames, and reads more. */
 static int aw_advance(ru_run *r, size_t frames)
 {
-    size_t shift = frames * ML_HOP, have = r->audio.n_samples + r->audio.n_ahead;
+    size_t shift = frames * ML_HOP, have = r->state.at.n_samples + r->state.at.n_ahead;
     wnpu_speech_span span;
-    r->audio.frame += frames;
-    while (aw_get_span(r, r->audio.spans_passed, &span) && span.t1_ms <= ru_recording_ms(r, 0)) {
-        r->audio.spans_passed++;
+    r->state.at.frame += frames;
+    while (aw_get_span(r, r->state.spans_passed, &span) && span.t1_ms <= ru_recording_ms(r, 0)) {
+        r->state.spans_passed++;
     }
     if (shift + ML_MARGIN >= have) {
         aw_set_samples(r, ML_MARGIN); /* nothing is left */
@@ -26576,7 +26618,7 @@ static int64_t aw_first_pause_ms(const ru_run *r, size_t i)
 static int aw_ends_in_pause(const ru_run *r)
 {
     return aw_cuts_windows(r) ||
-           r->audio.cut_ms == ru_recording_ms(r, (int64_t)r->audio.content * 10);
+           r->state.at.cut_ms == ru_recording_ms(r, (int64_t)r->work.content * 10);
 }
 
 /* The step in first..end-1 at which to end a window: the middle of the last pause of at least
@@ -26602,7 +26644,7 @@ static uint64_t aw_find_cut(const ru_run *r, uint64_t first, uint64_t end)
 static int aw_feed_detector(ru_run *r, int *fed)
 {
     size_t at = aw_detected(r), n = aw_have(r) - at;
-    *fed = n >= VA_BLOCK || (r->audio.complete && !r->audio.detector_done);
+    *fed = n >= VA_BLOCK || (r->work.complete && !r->state.detector_done);
     return *fed ? aw_detect(r, r->audio.samples + at, n < VA_BLOCK ? n : VA_BLOCK) : WNPU_OK;
 }
 
@@ -26612,9 +26654,9 @@ static int aw_is_decided(const ru_run *r, size_t i)
 {
     int64_t base = ru_recording_ms(r, 0);
     if (!r->params.vad) {
-        return r->audio.complete || r->audio.n_samples == ML_SPAN;
+        return r->work.complete || r->state.at.n_samples == ML_SPAN;
     }
-    return r->audio.detector_done || r->audio.cut_ms > base ||
+    return r->state.detector_done || r->state.at.cut_ms > base ||
            (int64_t)r->audio.voice.step * VA_STEP_MS >= base + ML_FRAMES * 10 ||
            aw_first_pause_ms(r, i) >= 0;
 }
@@ -26628,11 +26670,11 @@ static void aw_keep_decided(ru_run *r, uint64_t from, size_t first_span)
         return;
     }
     f->n_decided++;
-    d->frame = r->audio.frame;
+    d->frame = r->state.at.frame;
     d->from = from;
     va_get_image(&r->audio.voice, &d->voice);
     memcpy(d->x, r->audio.voice.x, r->audio.voice.have * sizeof(float));
-    d->detector_done = r->audio.detector_done;
+    d->detector_done = r->state.detector_done;
     d->first_span = first_span;
     d->end_span = f->n_spans;
 }
@@ -26646,10 +26688,10 @@ static int aw_take_decided(ru_run *r)
     size_t i, k;
     for (i = 0; i < f->n_decided; i++) {
         const ru_decided *d = &f->decided[i];
-        if (d->frame == r->audio.frame && d->from == r->audio.voice.n_pushed) {
+        if (d->frame == r->state.at.frame && d->from == r->audio.voice.n_pushed) {
             memcpy(r->audio.voice.x, d->x, (size_t)d->voice.have * sizeof(float));
             va_restore(&r->audio.voice, &d->voice);
-            r->audio.detector_done = d->detector_done;
+            r->state.detector_done = d->detector_done;
             for (k = d->first_span; k < d->end_span && status == WNPU_OK; k++) {
                 status = aw_store_speech(r, &f->span[k]);
             }
@@ -26663,7 +26705,8 @@ static int aw_take_decided(ru_run *r)
  * then a step after the place before. */
 static int64_t aw_next_point_ms(const ru_run *r)
 {
-    int64_t speech = aw_next_speech_ms(r, ru_recording_ms(r, 0)), last = r->confirmed.point_ms;
+    int64_t speech = aw_next_speech_ms(r, ru_recording_ms(r, 0));
+    int64_t last = r->state.confirmed.point_ms;
     int64_t at = (speech > last ? speech : last) + r->params.commit_step_ms;
     return at - at % VA_STEP_MS;
 }
@@ -26672,7 +26715,7 @@ static int64_t aw_next_point_ms(const ru_run *r)
  * processed, not on how much more has been read. */
 static int aw_is_point(const ru_run *r)
 {
-    int wanted = r->points && !r->audio.detector_done && r->audio.limit_ms < 0;
+    int wanted = r->work.points && !r->state.detector_done && r->state.at.limit_ms < 0;
     int64_t at = wanted ? aw_next_point_ms(r) : INT64_MAX;
     return at <= ru_recording_ms(r, ML_FRAMES * 10) &&
            (int64_t)(r->audio.voice.n_pushed / (ML_RATE / 1000u)) >= at + VA_STEP_MS;
@@ -26683,8 +26726,8 @@ static int aw_is_point(const ru_run *r)
 static int aw_decide(ru_run *r, size_t *frames)
 {
     int ahead = r->lookahead.active, fed = 1;
-    int status = ahead || aw_is_decided(r, r->audio.spans_passed) ? WNPU_OK : aw_take_decided(r);
-    size_t searched = r->audio.spans_passed;
+    int status = ahead || aw_is_decided(r, r->state.spans_passed) ? WNPU_OK : aw_take_decided(r);
+    size_t searched = r->state.spans_passed;
     uint64_t from = r->audio.voice.n_pushed;
     size_t n_spans = r->lookahead.n_spans;
     *frames = 0;
@@ -26720,9 +26763,9 @@ static int aw_detect_all(ru_run *r)
 static void aw_swap_detectors(ru_run *r)
 {
     va_detector voice = r->audio.voice;
-    int done = r->audio.detector_done;
+    int done = r->state.detector_done;
     r->audio.voice = r->lookahead.voice;
-    r->audio.detector_done = r->lookahead.detector_done;
+    r->state.detector_done = r->lookahead.detector_done;
     r->lookahead.voice = voice;
     r->lookahead.detector_done = done;
     r->lookahead.active = !r->lookahead.active;
@@ -26732,7 +26775,7 @@ static void aw_swap_detectors(ru_run *r)
 static void aw_begin_ahead(ru_run *r)
 {
     va_copy(&r->lookahead.voice, &r->audio.voice);
-    r->lookahead.detector_done = r->audio.detector_done;
+    r->lookahead.detector_done = r->state.detector_done;
     r->lookahead.n_spans = r->lookahead.n_decided = 0;
     r->lookahead.active = 1;
 }
@@ -26751,13 +26794,13 @@ static void aw_end_ahead(ru_run *r)
 static void aw_set_cut(ru_run *r)
 {
     int64_t base = ru_recording_ms(r, 0), cut = 0;
-    int64_t pause = aw_first_pause_ms(r, r->audio.spans_passed);
+    int64_t pause = aw_first_pause_ms(r, r->state.spans_passed);
     if (aw_cuts_windows(r)) {
         uint64_t last = (uint64_t)(base + ML_FRAMES * 10) / VA_STEP_MS;
         uint64_t at = aw_find_cut(r, last - AW_CUT_RANGE_MS / VA_STEP_MS, last);
-        cut = r->audio.n_ahead > 0 ? (int64_t)at * VA_STEP_MS : INT64_MAX;
+        cut = r->state.at.n_ahead > 0 ? (int64_t)at * VA_STEP_MS : INT64_MAX;
     }
-    r->audio.cut_ms = pause >= 0 && (cut == 0 || pause < cut) ? pause : cut;
+    r->state.at.cut_ms = pause >= 0 && (cut == 0 || pause < cut) ? pause : cut;
 }
 
 /* How many of the frames belong to the window. Speech that its text leaves out is decoded again, in
@@ -26765,11 +26808,11 @@ static void aw_set_cut(ru_run *r)
 static size_t aw_window_frames(ru_run *r, size_t frames)
 {
     int64_t base = ru_recording_ms(r, 0), end = base + (int64_t)frames * 10;
-    if (r->audio.cut_ms <= base) {
+    if (r->state.at.cut_ms <= base) {
         aw_set_cut(r);
     }
-    if (r->audio.cut_ms > base && r->audio.cut_ms < end) {
-        end = r->audio.cut_ms;
+    if (r->state.at.cut_ms > base && r->state.at.cut_ms < end) {
+        end = r->state.at.cut_ms;
     }
     return (size_t)(end - base) / 10u;
 }
@@ -26803,7 +26846,7 @@ static int lg_next_loss(ru_run *r, int64_t *begin_ms, int64_t *end_ms)
         const ri_span *lost = &r->ring.span[0];
         *begin_ms = au_ms(r->audio.stream, lost->first);
         *end_ms = au_ms(r->audio.stream, lost->end - 1) + 1;
-        if (*end_ms > r->ledger.covered_ms) {
+        if (*end_ms > r->state.ledger.covered_ms) {
             return 1;
         }
         ri_drop_span(&r->ring, 0);
@@ -26815,7 +26858,7 @@ static int lg_next_loss(ru_run *r, int64_t *begin_ms, int64_t *end_ms)
 static int lg_append_span(ru_run *r, int64_t end_ms, int kind, int reason)
 {
     wnpu_ledger_span span;
-    span.t0_ms = r->ledger.covered_ms;
+    span.t0_ms = r->state.ledger.covered_ms;
     span.t1_ms = end_ms;
     span.kind = kind;
     span.reason = reason;
@@ -26823,8 +26866,10 @@ static int lg_append_span(ru_run *r, int64_t end_ms, int kind, int reason)
         return er_set(&r->error, WNPU_E_FULL, "the result store is full after %lu spans of the "
                       "ledger; raise result_bytes", (unsigned long)r->store.ledger.count);
     }
-    r->stats.unresolved_ms += kind == WNPU_LEDGER_UNRESOLVED ? end_ms - r->ledger.covered_ms : 0;
-    r->ledger.covered_ms = end_ms;
+    if (kind == WNPU_LEDGER_UNRESOLVED) {
+        r->now.stats.unresolved_ms += end_ms - r->state.ledger.covered_ms;
+    }
+    r->state.ledger.covered_ms = end_ms;
     return WNPU_OK;
 }
 
@@ -26833,10 +26878,10 @@ static int lg_append(ru_run *r, int64_t end_ms, int kind, int reason)
 {
     int64_t begin, end;
     int status = WNPU_OK;
-    while (status == WNPU_OK && r->ledger.covered_ms < end_ms) {
+    while (status == WNPU_OK && r->state.ledger.covered_ms < end_ms) {
         if (!lg_next_loss(r, &begin, &end) || begin >= end_ms) {
             status = lg_append_span(r, end_ms, kind, reason);
-        } else if (begin > r->ledger.covered_ms) {
+        } else if (begin > r->state.ledger.covered_ms) {
             status = lg_append_span(r, begin, kind, reason);
         } else {
             status = lg_append_span(r, end < end_ms ? end : end_ms, WNPU_LEDGER_UNRESOLVED,
@@ -26862,9 +26907,9 @@ static int lg_cover(ru_run *r, int64_t end_ms, int reason)
 {
     int64_t known = aw_decided_ms(r);
     int status = WNPU_OK;
-    size_t i = r->audio.spans_passed;
-    while (status == WNPU_OK && r->ledger.covered_ms < end_ms) {
-        int64_t at = r->ledger.covered_ms, end = end_ms;
+    size_t i = r->state.spans_passed;
+    while (status == WNPU_OK && r->state.ledger.covered_ms < end_ms) {
+        int64_t at = r->state.ledger.covered_ms, end = end_ms;
         wnpu_speech_span span;
         int found, silent, why;
         while ((found = aw_get_span(r, i, &span)) != 0 && span.t1_ms <= at) {
@@ -26883,8 +26928,8 @@ static int lg_cover(ru_run *r, int64_t end_ms, int reason)
         status = lg_append(r, end, why >= WNPU_REASON_NO_TEXT ? WNPU_LEDGER_UNRESOLVED
                                                               : WNPU_LEDGER_SILENCE, why);
     }
-    if (end_ms > r->ledger.covered_text_ms) {
-        r->ledger.covered_text_ms = end_ms;
+    if (end_ms > r->state.ledger.covered_text_ms) {
+        r->state.ledger.covered_text_ms = end_ms;
     }
     return status;
 }
@@ -26895,11 +26940,11 @@ static int lg_cover(ru_run *r, int64_t end_ms, int reason)
  * return may end where it began, so every run ends. */
 static int lg_find_gap(const ru_run *r, int64_t end_ms, int64_t *begin)
 {
-    int64_t from = aw_next_speech_ms(r, r->ledger.covered_text_ms);
-    int tried = r->audio.limit_ms >= 0 ||
-                (r->ledger.last_return_ms >= 0 && from < r->ledger.last_return_ms + LG_GAP_MS);
+    int64_t from = aw_next_speech_ms(r, r->state.ledger.covered_text_ms);
+    int64_t last = r->state.ledger.last_return_ms;
+    int tried = r->state.at.limit_ms >= 0 || (last >= 0 && from < last + LG_GAP_MS);
     *begin = -1;
-    if (!r->params.vad || aw_speech_ms(r, r->ledger.covered_text_ms, end_ms) < LG_GAP_MS) {
+    if (!r->params.vad || aw_speech_ms(r, r->state.ledger.covered_text_ms, end_ms) < LG_GAP_MS) {
         return 0;
     }
     if (!tried) {
@@ -26913,8 +26958,8 @@ static int lg_find_gap(const ru_run *r, int64_t end_ms, int64_t *begin)
 /* End of the audio that the window's text was decoded from. No segment ends later. */
 static int64_t lg_content_end_ms(const ru_run *r)
 {
-    int64_t end = ru_end_ms(r), content = ru_recording_ms(r, (int64_t)r->audio.content * 10);
-    return r->audio.content < aw_frames(r) && content < end ? content : end;
+    int64_t end = ru_end_ms(r), content = ru_recording_ms(r, (int64_t)r->work.content * 10);
+    return r->work.content < aw_frames(r) && content < end ? content : end;
 }
 
 /* Whether a segment begins after the decoded audio, allowing for errors of timestamps. */
@@ -26975,7 +27020,7 @@ static int lg_is_unreliable(const ru_run *r, const rs_draft *d)
 /* Whether a segment begins with confirmed words: it is stored whatever is thought of it. */
 static int lg_is_confirmed(const ru_run *r, size_t from)
 {
-    return from < r->confirmed.n;
+    return from < r->state.confirmed.n;
 }
 
 /* Decides whether a segment is stored: *refused is 1 if not. Extends the ledger to the earlier of
@@ -26988,9 +27033,9 @@ static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms
     if (lg_find_gap(r, d->t0_ms, &begin)) {
         reason = WNPU_REASON_NO_TEXT;
         if (begin >= 0 && !lg_is_confirmed(r, from)) {
-            r->ledger.gap_ms = begin; /* later segments wait for the gap, too */
-            r->audio.limit_ms = d->t0_ms;
-            r->text.n_final = from;
+            r->work.gap_ms = begin; /* later segments wait for the gap, too */
+            r->state.at.limit_ms = d->t0_ms;
+            r->work.n_final = from;
             *refused = 1;
             return WNPU_OK;
         }
@@ -27008,23 +27053,23 @@ static int lg_finish_window(ru_run *r, int silent, size_t *used)
 {
     int64_t base = ru_recording_ms(r, 0), begin, end = ru_recording_ms(r, (int64_t)*used * 10);
     int reason = silent ? WNPU_REASON_NO_SPEECH : WNPU_REASON_PAUSE;
-    int limited = r->audio.limit_ms >= 0 && r->ledger.gap_ms < 0;
-    if (!silent && r->ledger.gap_ms < 0 && lg_find_gap(r, end, &begin)) {
+    int limited = r->state.at.limit_ms >= 0 && r->work.gap_ms < 0;
+    if (!silent && r->work.gap_ms < 0 && lg_find_gap(r, end, &begin)) {
         reason = WNPU_REASON_NO_TEXT;
         if (begin >= base + LG_GAP_MS) {
-            r->ledger.gap_ms = begin;
+            r->work.gap_ms = begin;
         }
     }
-    if (r->ledger.gap_ms >= 0) {
-        *used = (size_t)(r->ledger.gap_ms - base) / 10u;
+    if (r->work.gap_ms >= 0) {
+        *used = (size_t)(r->work.gap_ms - base) / 10u;
         end = ru_recording_ms(r, (int64_t)*used * 10);
         reason = WNPU_REASON_PAUSE;
-        r->ledger.last_return_ms = r->ledger.gap_ms;
-        r->ledger.gap_ms = -1;
-        r->stats.returns++;
+        r->state.ledger.last_return_ms = r->work.gap_ms;
+        r->work.gap_ms = -1;
+        r->now.stats.returns++;
     }
     if (limited) {
-        r->audio.limit_ms = -1;
+        r->state.at.limit_ms = -1;
     }
     return lg_cover(r, end, reason);
 }
@@ -27117,17 +27162,17 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
     d.tokens = h->tokens + from;
     d.probability = h->probability + from;
     d.n = to - from;
-    d.language = r->language.id;
+    d.language = r->now.language.id;
     d.script = ru_script(r);
     style.replace = r->params.replace;
     style.hotwords = ru_hotwords(&r->params);
     style.drop_fillers = r->params.drop_fillers;
-    style.language = r->language.id;
-    d.window = (int32_t)r->text.window;
+    style.language = r->now.language.id;
+    d.window = (int32_t)r->state.window;
     d.window_ms = ru_recording_ms(r, 0);
     d.speaker = r->params.speaker;
-    d.origin = r->text.origin;
-    d.origin.device = r->text.device;
+    d.origin = r->work.origin;
+    d.origin.device = r->work.device;
     d.words = NULL;
     d.n_words = 0;
     begin = from == 0 ? lg_first_begin_ms(r, begin, stop) : begin;
@@ -27137,7 +27182,7 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
         d.words = al_segment(&r->text.aligner, to, next_ms < end ? next_ms : end, &begin, &stop,
                              &d.n_words);
     }
-    if (!lg_is_confirmed(r, from) && (r->ledger.gap_ms >= 0 || lg_is_past_content(r, t0_ms))) {
+    if (!lg_is_confirmed(r, from) && (r->work.gap_ms >= 0 || lg_is_past_content(r, t0_ms))) {
         return WNPU_OK;
     }
     d.voice = aw_speech_share(r, d.t0_ms, d.t1_ms);
@@ -27161,8 +27206,8 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
         return WNPU_OK;
     }
     status = lg_append(r, stop > model_end ? stop : model_end, WNPU_LEDGER_TEXT, WNPU_REASON_NONE);
-    if (model_end > r->ledger.covered_text_ms) {
-        r->ledger.covered_text_ms = model_end;
+    if (model_end > r->state.ledger.covered_text_ms) {
+        r->state.ledger.covered_text_ms = model_end;
     }
     return status == WNPU_OK && stored ? lg_report_segment(r) : status;
 }
@@ -27245,7 +27290,7 @@ static int lg_add_segments(ru_run *r, size_t frames, size_t *used, size_t *taken
 static size_t lg_leading_silence(const ru_run *r)
 {
     int64_t base = ru_recording_ms(r, 0), silent = aw_next_speech_ms(r, base) - base;
-    return silent >= LG_LEADING_SILENCE_MS && r->confirmed.n == 0 ? (size_t)silent / 10u : 0;
+    return silent >= LG_LEADING_SILENCE_MS && r->state.confirmed.n == 0 ? (size_t)silent / 10u : 0;
 }
 
 /* Returns how many frames without speech to skip at the beginning of the window. If 0, sets how
@@ -27253,14 +27298,14 @@ static size_t lg_leading_silence(const ru_run *r)
 static size_t lg_skip_silence(ru_run *r, size_t frames)
 {
     int64_t base = ru_recording_ms(r, 0), end, begin, last, known;
-    r->audio.content = frames;
+    r->work.content = frames;
     if (!r->params.vad) {
         return 0;
     }
-    frames = r->audio.content = aw_window_frames(r, frames);
+    frames = r->work.content = aw_window_frames(r, frames);
     end = ru_recording_ms(r, (int64_t)frames * 10);
     begin = aw_next_speech_ms(r, base);
-    if (begin >= end && r->confirmed.n == 0) {
+    if (begin >= end && r->state.confirmed.n == 0) {
         return frames;
     }
     if (lg_leading_silence(r) > 0) {
@@ -27268,11 +27313,11 @@ static size_t lg_skip_silence(ru_run *r, size_t frames)
     }
     last = aw_last_speech_ms(r, end);
     known = aw_decided_ms(r) < end ? aw_decided_ms(r) : end;
-    if (r->audio.limit_ms >= 0 && r->audio.limit_ms < last) {
-        last = r->audio.limit_ms;
+    if (r->state.at.limit_ms >= 0 && r->state.at.limit_ms < last) {
+        last = r->state.at.limit_ms;
     }
-    if (last > base && (known - last >= LG_TRAILING_SILENCE_MS || last == r->audio.limit_ms)) {
-        r->audio.content = (size_t)(last - base + 9) / 10u;
+    if (last > base && (known - last >= LG_TRAILING_SILENCE_MS || last == r->state.at.limit_ms)) {
+        r->work.content = (size_t)(last - base + 9) / 10u;
     }
     return 0;
 }
@@ -27281,14 +27326,14 @@ static size_t lg_skip_silence(ru_run *r, size_t frames)
  * may have been found. */
 static int64_t lg_read_ms(const ru_run *r)
 {
-    size_t n_read = r->audio.n_samples + r->audio.n_ahead - ML_MARGIN;
+    size_t n_read = r->state.at.n_samples + r->state.at.n_ahead - ML_MARGIN;
     return ru_recording_ms(r, (int64_t)(n_read / (ML_RATE / 1000u)));
 }
 
 /* Between the steps of a live run the ledger ends where the next window begins. */
 static void lg_set_open_end(ru_run *r)
 {
-    r->stats.audio_ms = lg_read_ms(r);
+    r->now.stats.audio_ms = lg_read_ms(r);
     memset(&r->store.rest, 0, sizeof r->store.rest);
 }
 
@@ -27296,24 +27341,26 @@ static void lg_count_unresolved(ru_run *r)
 {
     wnpu_ledger_span span;
     size_t i;
-    r->stats.unresolved_ms = 0;
+    r->now.stats.unresolved_ms = 0;
     for (i = 0; rs_get_ledger(&r->store, i, &span) == WNPU_OK; i++) {
-        r->stats.unresolved_ms += span.kind == WNPU_LEDGER_UNRESOLVED ? span.t1_ms - span.t0_ms : 0;
+        if (span.kind == WNPU_LEDGER_UNRESOLVED) {
+            r->now.stats.unresolved_ms += span.t1_ms - span.t0_ms;
+        }
     }
 }
 
 static int lg_set_incomplete(ru_run *r)
 {
     return er_set(&r->error, WNPU_INCOMPLETE, "%ld ms of speech have no text; the ledger says "
-                  "where", (long)r->stats.unresolved_ms);
+                  "where", (long)r->now.stats.unresolved_ms);
 }
 
 /* The last span of the ledger: audio that was read but not covered, with a reason. */
 static void lg_set_rest(ru_run *r, int reason)
 {
-    r->stats.audio_ms = lg_read_ms(r);
-    r->store.rest.t0_ms = r->ledger.covered_ms;
-    r->store.rest.t1_ms = r->stats.audio_ms;
+    r->now.stats.audio_ms = lg_read_ms(r);
+    r->store.rest.t0_ms = r->state.ledger.covered_ms;
+    r->store.rest.t1_ms = r->now.stats.audio_ms;
     r->store.rest.kind = WNPU_LEDGER_UNRESOLVED;
     r->store.rest.reason = reason;
     lg_count_unresolved(r);
@@ -27334,7 +27381,7 @@ static int lg_finish(ru_run *r, int status)
                 : status == WNPU_E_FULL ? WNPU_REASON_FULL
                 : status == WNPU_E_IO || status == WNPU_E_AUDIO ? WNPU_REASON_INPUT
                 : WNPU_REASON_FAILED);
-    if (status != WNPU_OK || r->stats.unresolved_ms == 0) {
+    if (status != WNPU_OK || r->now.stats.unresolved_ms == 0) {
         return status;
     }
     return lg_set_incomplete(r);
@@ -27381,11 +27428,11 @@ static void wd_append_context(ru_run *r, const int32_t *tokens, size_t n)
         tokens += n - capacity;
         n = capacity;
     }
-    keep = r->context.n_previous < capacity - n ? r->context.n_previous : capacity - n;
-    memmove(r->context.previous, r->context.previous + (r->context.n_previous - keep),
+    keep = r->state.n_previous < capacity - n ? r->state.n_previous : capacity - n;
+    memmove(r->context.previous, r->context.previous + (r->state.n_previous - keep),
             keep * sizeof(int32_t));
     memcpy(r->context.previous + keep, tokens, n * sizeof(int32_t));
-    r->context.n_previous = keep + n;
+    r->state.n_previous = keep + n;
 }
 
 /* Composes [<|startofprev|> text] <|startoftranscript|> [language task] [<|notimestamps|>]
@@ -27393,31 +27440,31 @@ static void wd_append_context(ru_run *r, const int32_t *tokens, size_t n)
 static void wd_make_prompt(ru_run *r, int context, se_prompt *p)
 {
     const tk_vocab *v = &r->engine.model->vocab;
-    size_t n = 0, room = wd_previous_capacity(r->engine.model) - r->context.n_initial, latest;
-    size_t confirmed = r->confirmed.n;
-    latest = r->context.n_previous < room ? r->context.n_previous : room;
+    size_t n = 0, room = wd_previous_capacity(r->engine.model) - r->work.n_initial, latest;
+    size_t confirmed = r->state.confirmed.n;
+    latest = r->state.n_previous < room ? r->state.n_previous : room;
     p->n_before = 0;
-    p->before = r->context.previous + (r->context.n_previous - latest);
-    if (context && r->context.n_initial + latest > 0) {
+    p->before = r->context.previous + (r->state.n_previous - latest);
+    if (context && r->work.n_initial + latest > 0) {
         r->context.prompt[n++] = v->sot_prev;
-        memcpy(r->context.prompt + n, r->context.initial, r->context.n_initial * sizeof(int32_t));
-        n += r->context.n_initial;
+        memcpy(r->context.prompt + n, r->context.initial, r->work.n_initial * sizeof(int32_t));
+        n += r->work.n_initial;
         memcpy(r->context.prompt + n, p->before, latest * sizeof(int32_t));
         n += latest;
         p->n_before = latest;
     }
     p->sot = n;
-    n += tk_start_tokens(v, r->language.id, r->params.task, r->context.prompt + n);
+    n += tk_start_tokens(v, r->now.language.id, r->params.task, r->context.prompt + n);
     if (!r->params.timestamps) {
         r->context.prompt[n++] = v->no_timestamps;
     }
-    p->n_given = confirmed > 0 ? confirmed : r->audio.frame == 0 ? r->context.n_prefix : 0;
-    memcpy(r->context.prompt + n, confirmed > 0 ? r->confirmed.tokens : r->context.prefix,
+    p->n_given = confirmed > 0 ? confirmed : r->state.at.frame == 0 ? r->work.n_prefix : 0;
+    memcpy(r->context.prompt + n, confirmed > 0 ? r->state.confirmed.tokens : r->context.prefix,
            p->n_given * sizeof(int32_t));
     p->tokens = r->context.prompt;
     p->n = n + p->n_given;
-    p->said = r->confirmed.tokens + p->n_given;
-    p->n_said = r->confirmed.n_said > p->n_given ? r->confirmed.n_said - p->n_given : 0;
+    p->said = r->state.confirmed.tokens + p->n_given;
+    p->n_said = r->state.confirmed.n_said > p->n_given ? r->state.confirmed.n_said - p->n_given : 0;
 }
 
 static int wd_encodes_all(const ru_run *r)
@@ -27433,22 +27480,22 @@ static void wd_encode_samples(ru_run *r, const float *span, size_t content)
     int bridged;
     r->text.span = span;
     en_log_mel(&r->engine, span, content);
-    r->stats.log_mel_ms += ru_elapsed_ms(&since);
+    r->now.stats.log_mel_ms += ru_elapsed_ms(&since);
     bridged = wd_encodes_all(r) && np_begin(&r->bridge);
-    r->text.device = bridged ? WNPU_DEVICE_ACCEL : WNPU_DEVICE_CPU;
+    r->work.device = bridged ? WNPU_DEVICE_ACCEL : WNPU_DEVICE_CPU;
     if (bridged) {
         np_run(&r->bridge);
     } else {
         en_run(&r->engine);
     }
-    r->stats.encoder_ms += ru_elapsed_ms(&since);
+    r->now.stats.encoder_ms += ru_elapsed_ms(&since);
     if (bridged) {
         np_cross(&r->bridge, de_cross(&r->decoder));
         np_end(&r->bridge);
     } else {
         en_cross(&r->engine, de_cross(&r->decoder));
     }
-    r->stats.cross_ms += ru_elapsed_ms(&since);
+    r->now.stats.cross_ms += ru_elapsed_ms(&since);
 }
 
 static void wd_encode(ru_run *r)
@@ -27457,15 +27504,15 @@ static void wd_encode(ru_run *r)
         r->lookahead.n = 0; /* its caches are overwritten */
     }
     se_invalidate(&r->text.search);
-    wd_encode_samples(r, r->audio.samples, r->audio.content);
-    r->stats.windows++;
+    wd_encode_samples(r, r->audio.samples, r->work.content);
+    r->now.stats.windows++;
 }
 
 /* ---- languages ---- */
 
 static int wd_is_allowed_language(const ru_run *r, int32_t language)
 {
-    return language < 0 || !r->language.excluded[language];
+    return language < 0 || !r->work.excluded[language];
 }
 
 /* The most probable one of the allowed languages. */
@@ -27484,7 +27531,7 @@ static int32_t wd_best_language(const ru_run *r, const float *probability)
 static float wd_speech_s(const ru_run *r)
 {
     int64_t ms = r->params.vad ? aw_speech_ms(r, ru_recording_ms(r, 0), lg_content_end_ms(r))
-                               : (int64_t)r->audio.content * 10;
+                               : (int64_t)r->work.content * 10;
     return (float)ms / 1000.0f;
 }
 
@@ -27500,35 +27547,36 @@ static int wd_add_detection(ru_run *r, float *probability /* [RU_LANGUAGES] */)
     if (ru_cancelled(r)) {
         return 0;
     }
-    r->stats.prompt_tokens++;
+    r->now.stats.prompt_tokens++;
     weight = no_speech < 1.0f ? (1.0f - no_speech) * wd_speech_s(r) : 0.0f;
     weight = weight > 1e-6f ? weight : 1e-6f; /* so that a recording of silence has a result, too */
     for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
-        r->language.sums[i] += weight * probability[i];
+        r->now.language.sums[i] += weight * probability[i];
     }
-    r->language.weight += weight;
+    r->now.language.weight += weight;
     return 1;
 }
 
 /* Mean probability of a language over all windows. */
 static float wd_mean_probability(const ru_run *r, int32_t language)
 {
-    return r->language.weight > 0.0f ? r->language.sums[language] / r->language.weight : 0.0f;
+    const ru_language *l = &r->now.language;
+    return l->weight > 0.0f ? l->sums[language] / l->weight : 0.0f;
 }
 
 static void wd_decide_language(ru_run *r)
 {
-    r->language.id = wd_best_language(r, r->language.sums);
-    r->language.probability = wd_mean_probability(r, r->language.id);
+    r->now.language.id = wd_best_language(r, r->now.language.sums);
+    r->now.language.probability = wd_mean_probability(r, r->now.language.id);
 }
 
 /* Whether the language of the recording is certain. A word before a long pause may not be enough;
  * then the following windows are included. */
 static int wd_is_language_certain(const ru_run *r)
 {
-    return r->language.id >= 0 && (r->language.weight >= WD_LANGUAGE_MAX_S ||
-           (r->language.weight >= WD_LANGUAGE_MIN_S &&
-            wd_mean_probability(r, r->language.id) >= WD_LANGUAGE_SURE));
+    return r->now.language.id >= 0 && (r->now.language.weight >= WD_LANGUAGE_MAX_S ||
+           (r->now.language.weight >= WD_LANGUAGE_MIN_S &&
+            wd_mean_probability(r, r->now.language.id) >= WD_LANGUAGE_SURE));
 }
 
 /* Whether the language has to be detected before the window is decoded. */
@@ -27538,7 +27586,7 @@ static int wd_needs_language(const ru_run *r)
     if (p->language != WNPU_LANGUAGE_AUTO || !r->engine.model->vocab.multilingual) {
         return 0;
     }
-    return r->language.id < 0 || p->language_mode == WNPU_LANGUAGE_EACH ||
+    return r->now.language.id < 0 || p->language_mode == WNPU_LANGUAGE_EACH ||
            (p->language_windows < 2 && !wd_is_language_certain(r));
 }
 
@@ -27564,18 +27612,18 @@ static size_t wd_positions(const ru_run *r, size_t content)
 static void wd_follow_language(ru_run *r, const float *probability)
 {
     int32_t best = wd_best_language(r, probability);
-    if (r->language.id < 0 || best == r->language.rival ||
-        probability[best] - probability[r->language.id] >= r->params.language_margin) {
-        r->language.id = best;
+    if (r->now.language.id < 0 || best == r->now.language.rival ||
+        probability[best] - probability[r->now.language.id] >= r->params.language_margin) {
+        r->now.language.id = best;
     }
-    r->language.rival = best != r->language.id ? best : -1;
+    r->now.language.rival = best != r->now.language.id ? best : -1;
 }
 
 /* Detects the language of the window if necessary; to be called before it is decoded. */
 static void wd_update_language(ru_run *r)
 {
     float probability[RU_LANGUAGES];
-    int32_t confirmed = r->language.id;
+    int32_t confirmed = r->now.language.id;
     if (!wd_needs_language(r) || !wd_add_detection(r, probability)) {
         return;
     }
@@ -27584,7 +27632,7 @@ static void wd_update_language(ru_run *r)
     } else {
         wd_decide_language(r);
     }
-    r->language.id = r->confirmed.n > 0 ? confirmed : r->language.id;
+    r->now.language.id = r->state.confirmed.n > 0 ? confirmed : r->now.language.id;
 }
 
 /* Index of the current window in the lookahead, or lookahead.n. */
@@ -27592,8 +27640,8 @@ static size_t wd_lookahead_index(const ru_run *r)
 {
     const ru_lookahead *f = &r->lookahead;
     size_t i;
-    for (i = 0; i < f->n && (f->frame[i] != r->audio.frame ||
-                             f->content[i] != r->audio.content); i++) {
+    for (i = 0; i < f->n && (f->frame[i] != r->state.at.frame ||
+                             f->content[i] != r->work.content); i++) {
     }
     return i;
 }
@@ -27646,13 +27694,13 @@ static int wd_sound_recurs(ru_run *r, const se_parts *parts, size_t n, size_t wi
     const ru_lookahead *f = &r->lookahead;
     al_aligner *a = &r->text.aligner;
     const float *span = window == SE_ALONE ? r->text.span
-                            : r->audio.samples + (f->frame[window] - r->audio.frame) * ML_HOP;
+                            : r->audio.samples + (f->frame[window] - r->state.at.frame) * ML_HOP;
     uint32_t begin[SE_MAX_TOKENS + 1];
     size_t k;
     for (k = 0; k < n; k++) {
         begin[k] = a->path[parts->begin[k]];
     }
-    en_log_mel(&r->engine, span, window == SE_ALONE ? r->audio.content : f->content[window]);
+    en_log_mel(&r->engine, span, window == SE_ALONE ? r->work.content : f->content[window]);
     return al_sound_recurs(a, begin, n);
 }
 
@@ -27664,10 +27712,11 @@ static size_t wd_judge(void *user, const int32_t *tokens, se_parts *parts, size_
     const ru_lookahead *f = &r->lookahead;
     al_aligner *a = &r->text.aligner;
     const tk_vocab *v = &r->engine.model->vocab;
-    size_t frames = window == SE_ALONE ? r->audio.content : f->content[window], start, n, k;
-    uint64_t base = (window == SE_ALONE ? r->audio.frame : f->frame[window]) / LG_FRAMES_PER_STEP;
+    size_t frames = window == SE_ALONE ? r->work.content : f->content[window], start, n, k;
+    uint64_t first = window == SE_ALONE ? r->state.at.frame : f->frame[window];
+    uint64_t base = first / LG_FRAMES_PER_STEP;
     n = parts->begin[parts->n];
-    start = tk_start_tokens(v, r->language.id, r->params.task, a->tokens);
+    start = tk_start_tokens(v, r->now.language.id, r->params.task, a->tokens);
     if (!r->params.timestamps) {
         a->tokens[start++] = v->no_timestamps;
     }
@@ -27721,8 +27770,8 @@ static int wd_has_logprob_gate(const ru_run *r)
 /* OpenAI's rule for silence, applied to the decoding that was kept. */
 static int wd_is_silence(const ru_run *r)
 {
-    return r->text.origin.no_speech > r->params.no_speech_threshold &&
-           !(wd_has_logprob_gate(r) && r->text.origin.mean_logprob > r->params.logprob_threshold);
+    return r->work.origin.no_speech > r->params.no_speech_threshold &&
+           !(wd_has_logprob_gate(r) && r->work.origin.mean_logprob > r->params.logprob_threshold);
 }
 
 /* Which gates a decoding fails, wnpu_refusal values. Silence fails none, since decoding it again
@@ -27750,14 +27799,14 @@ static int wd_is_better(const ru_run *r, const rs_origin *o, int loop, int old_l
 {
     float limit = r->params.compression_threshold;
     int repeats = limit > 0.0f && o->compression_ratio > limit;
-    int old_repeats = limit > 0.0f && r->text.origin.compression_ratio > limit;
+    int old_repeats = limit > 0.0f && r->work.origin.compression_ratio > limit;
     if (loop != old_loop) {
         return loop < old_loop;
     }
     if (repeats != old_repeats) {
         return repeats < old_repeats;
     }
-    return o->mean_logprob > r->text.origin.mean_logprob;
+    return o->mean_logprob > r->work.origin.mean_logprob;
 }
 
 /* The last timestamp among the first n tokens, or t0. */
@@ -27802,7 +27851,7 @@ static void wd_options(const ru_run *r, float temperature, uint64_t attempt, se_
         o->max_tokens = (size_t)p->max_tokens;
     }
     o->stop_loops = p->stop_loops != 0;
-    o->seed = se_mix(se_mix(p->seed, r->text.window), attempt);
+    o->seed = se_mix(se_mix(p->seed, r->state.window), attempt);
 }
 
 /* ---- text while it is decoded: on_token ----
@@ -27816,7 +27865,7 @@ static void wd_tell(ru_run *r, const char *text, size_t length, int complete)
     int stop;
     memset(&event, 0, sizeof event);
     event.struct_size = (uint32_t)sizeof event;
-    event.window = (int32_t)r->text.window;
+    event.window = (int32_t)r->state.window;
     event.window_ms = ru_recording_ms(r, 0);
     event.restart = r->pieces.restart;
     event.complete = complete;
@@ -27825,8 +27874,8 @@ static void wd_tell(ru_run *r, const char *text, size_t length, int complete)
     r->pieces.restart = 0;
     stop = r->params.on_token(r->params.user, &event);
     (void)er_float_default();
-    r->stop_requested |= stop != 0;
-    if (r->stop_requested && !r->resumed) {
+    r->work.stop_requested |= stop != 0;
+    if (r->work.stop_requested && !r->work.resumed) {
         __atomic_store_n(r->cancel, 1, __ATOMIC_RELAXED);
     }
 }
@@ -27973,7 +28022,7 @@ static int wd_passes(const se_hypothesis *h, uint32_t reasons)
 static rs_origin wd_origin(ru_run *r, const se_hypothesis *h, float temperature,
                            const se_prompt *p)
 {
-    rs_origin o = r->text.origin;
+    rs_origin o = r->work.origin;
     o.mean_logprob = se_mean_logprob(h);
     o.mean_logprob = o.mean_logprob < 0.0f ? o.mean_logprob : 0.0f; /* rounding errors */
     o.no_speech = h->no_speech;
@@ -27999,10 +28048,10 @@ static uint32_t wd_attempt(ru_run *r, float temperature, int context, uint32_t a
     h = wd_search(r, &prompt, &options);
     o = wd_origin(r, h, temperature, &prompt);
     reasons = wd_refusals(r, &o, h->loop > 0);
-    *passes = wd_passes(h, reasons) || (r->confirmed.n > 0 && h->n == r->confirmed.n);
+    *passes = wd_passes(h, reasons) || (r->state.confirmed.n > 0 && h->n == r->state.confirmed.n);
     if (attempt == 0 || *passes || wd_is_better(r, &o, h->loop > 0, r->text.hypothesis->loop > 0)) {
         *r->text.hypothesis = *h;
-        r->text.origin = o;
+        r->work.origin = o;
     }
     return reasons;
 }
@@ -28028,7 +28077,7 @@ static int wd_is_doubtful(const ru_run *r, const se_hypothesis *h)
 {
     const tk_vocab *v = &r->engine.model->vocab;
     int32_t late = wd_last_timestamp(h, h->n, v->timestamp0) - v->timestamp0 -
-                   (int32_t)r->audio.content / 2;
+                   (int32_t)r->work.content / 2;
     return wd_ends_twice(v, h) ||
            (r->params.timestamps && (late > WD_SHORT_STEPS || late < -WD_SHORT_STEPS));
 }
@@ -28040,15 +28089,15 @@ static int wd_attempt_short(ru_run *r, int context)
     double since;
     int passes = 0;
     wd_attempt(r, r->params.temperature, context, 0, &passes);
-    r->text.origin.accepted = passes;
+    r->work.origin.accepted = passes;
     if (ru_cancelled(r) || (passes && !wd_is_doubtful(r, r->text.hypothesis))) {
         return 1;
     }
     since = os_now_ms();
     r->engine.positions = r->engine.model->n_audio_ctx;
     wd_encode(r);
-    r->stats.decoder_ms -= ru_elapsed_ms(&since);
-    memset(&r->text.origin, 0, sizeof r->text.origin);
+    r->now.stats.decoder_ms -= ru_elapsed_ms(&since);
+    memset(&r->work.origin, 0, sizeof r->work.origin);
     return ru_cancelled(r);
 }
 
@@ -28058,17 +28107,17 @@ static void wd_attempts(ru_run *r)
 {
     const uint32_t repeats = WNPU_REFUSED_LOOP | WNPU_REFUSED_COMPRESSION;
     const wnpu_params *p = &r->params;
-    int context = r->context.n_previous + r->context.n_initial > 0;
+    int context = r->state.n_previous + r->work.n_initial > 0;
     uint32_t attempt, reasons, all = 0, steps = 0;
     float temperature = p->temperature;
     int passes = 0;
-    memset(&r->text.origin, 0, sizeof r->text.origin);
+    memset(&r->work.origin, 0, sizeof r->work.origin);
     if (!wd_encodes_all(r) && wd_attempt_short(r, context)) {
         return;
     }
     for (attempt = 0; ; attempt++) {
         reasons = wd_attempt(r, temperature, context, attempt, &passes);
-        r->stats.loops += (reasons & WNPU_REFUSED_LOOP) != 0 && !ru_cancelled(r);
+        r->now.stats.loops += (reasons & WNPU_REFUSED_LOOP) != 0 && !ru_cancelled(r);
         if (passes || ru_cancelled(r)) {
             break;
         }
@@ -28082,19 +28131,19 @@ static void wd_attempts(ru_run *r)
             break;
         }
     }
-    r->text.origin.retries = (int32_t)attempt;
-    r->text.origin.reasons = all;
-    r->text.origin.accepted = passes;
-    r->stats.retries += attempt;
-    r->stats.unaccepted += !passes;
+    r->work.origin.retries = (int32_t)attempt;
+    r->work.origin.reasons = all;
+    r->work.origin.accepted = passes;
+    r->now.stats.retries += attempt;
+    r->now.stats.unaccepted += !passes;
 }
 
 /* Updates the context for the next window. */
 static void wd_update_context(ru_run *r, size_t taken)
 {
-    if (!r->params.condition_on_previous || !r->text.origin.accepted ||
-        r->text.origin.temperature >= LG_CONTEXT_TEMPERATURE) {
-        r->context.n_previous = 0;
+    if (!r->params.condition_on_previous || !r->work.origin.accepted ||
+        r->work.origin.temperature >= LG_CONTEXT_TEMPERATURE) {
+        r->state.n_previous = 0;
         return;
     }
     wd_append_context(r, r->text.hypothesis->tokens, taken);
@@ -28108,14 +28157,14 @@ static size_t wd_used_before_loop(ru_run *r, size_t frames)
     const se_hypothesis *h = r->text.hypothesis;
     int32_t t0 = r->engine.model->vocab.timestamp0, last = h->n > 0 ? h->tokens[h->n - 1] : 0;
     size_t used = last > t0 ? lg_latest_step(h, t0, h->n) * LG_FRAMES_PER_STEP : frames;
-    r->text.loop_cuts += !h->confirmed;
-    return r->text.loop_cuts <= 2 && used >= 100 ? used : frames;
+    r->state.loop_cuts += !h->confirmed;
+    return r->state.loop_cuts <= 2 && used >= 100 ? used : frames;
 }
 
 static void wd_count_tokens(ru_run *r)
 {
-    r->stats.tokens += r->text.search.steps;
-    r->stats.prompt_tokens += r->text.search.prompt_tokens;
+    r->now.stats.tokens += r->text.search.steps;
+    r->now.stats.prompt_tokens += r->text.search.prompt_tokens;
     r->text.search.steps = r->text.search.prompt_tokens = 0;
 }
 
@@ -28139,8 +28188,8 @@ static int wd_is_reliable(const ru_run *r, const se_hypothesis *h, const rs_orig
 /* Gives the confirmed tokens of a hypothesis the probabilities that they had. */
 static void wd_set_confirmed(const ru_run *r, se_hypothesis *h, rs_origin *o)
 {
-    const float *probability = r->confirmed.probability;
-    size_t i, n = r->confirmed.n < h->n ? r->confirmed.n : h->n;
+    const float *probability = r->state.confirmed.probability;
+    size_t i, n = r->state.confirmed.n < h->n ? r->state.confirmed.n : h->n;
     float sum = h->n > n ? h->sum_logprob : 0.0f;
     memcpy(h->probability, probability, n * sizeof(float));
     for (i = 0; i < n; i++) {
@@ -28153,17 +28202,17 @@ static void wd_set_confirmed(const ru_run *r, se_hypothesis *h, rs_origin *o)
 static void wd_keep_confirmed(ru_run *r)
 {
     se_hypothesis *h = r->text.hypothesis;
-    const uint32_t n = r->confirmed.n;
+    const uint32_t n = r->state.confirmed.n;
     if (n == 0) {
         return;
     }
     h->loop = h->loop > 0 && h->loop < n ? n : h->loop;
     if (h->n > n && (wd_is_silence(r) ||
-                     !wd_is_reliable(r, h, &r->text.origin, lg_content_end_ms(r)))) {
+                     !wd_is_reliable(r, h, &r->work.origin, lg_content_end_ms(r)))) {
         h->n = n;
         h->loop = 0;
     }
-    wd_set_confirmed(r, h, &r->text.origin);
+    wd_set_confirmed(r, h, &r->work.origin);
 }
 
 /* Ends confirmed words behind the last pair of timestamps with one, so that they are in a segment;
@@ -28176,7 +28225,7 @@ static void wd_close_confirmed(ru_run *r, size_t frames)
     while (i > 1 && !(h->tokens[i - 1] >= t0 && h->tokens[i - 2] >= t0)) {
         i--;
     }
-    if (r->confirmed.n >= i && r->params.timestamps && !lg_single_end(h, t0)) {
+    if (r->state.confirmed.n >= i && r->params.timestamps && !lg_single_end(h, t0)) {
         h->n -= h->n == SE_MAX_TOKENS;
         h->tokens[h->n] = t0 + (int32_t)(frames / LG_FRAMES_PER_STEP);
         h->probability[h->n++] = 1.0f;
@@ -28187,7 +28236,7 @@ static void wd_close_confirmed(ru_run *r, size_t frames)
  * often change when more is heard. */
 static int64_t wd_hold_ms(const ru_run *r, const se_hypothesis *h, const al_word *w)
 {
-    const ru_confirmed *c = &r->confirmed; /* with what was said at the place before */
+    const ru_confirmed *c = &r->state.confirmed; /* with what was said at the place before */
     const size_t first = r->text.aligner.from[w->first];
     const size_t end = r->text.aligner.from[w->first + w->n - 1] + 1;
     int same = c->n_said >= end && memcmp(c->tokens + first, h->tokens + first,
@@ -28240,15 +28289,15 @@ static int wd_guess_language(ru_run *r)
 {
     float probability[RU_LANGUAGES], no_speech;
     int32_t best;
-    if (r->confirmed.n > 0 || !wd_needs_language(r)) {
+    if (r->state.confirmed.n > 0 || !wd_needs_language(r)) {
         return 1;
     }
     se_languages(&r->decoder, probability, &no_speech);
     se_invalidate(&r->text.search);
     best = wd_best_language(r, probability);
-    if (r->language.id < 0 || (r->params.language_mode == WNPU_LANGUAGE_EACH &&
-        probability[best] - probability[r->language.id] >= r->params.language_margin)) {
-        r->language.id = best;
+    if (r->now.language.id < 0 || (r->params.language_mode == WNPU_LANGUAGE_EACH &&
+        probability[best] - probability[r->now.language.id] >= r->params.language_margin)) {
+        r->now.language.id = best;
     }
     return probability[best] >= WD_LANGUAGE_SURE || wd_speech_s(r) >= WD_LANGUAGE_MIN_S;
 }
@@ -28256,7 +28305,7 @@ static int wd_guess_language(ru_run *r)
 /* Prepares a greedy search in an open window, whose text may still be cut at a loop. */
 static void wd_prepare_greedy(ru_run *r, se_prompt *p, se_options *o)
 {
-    wd_make_prompt(r, r->context.n_previous + r->context.n_initial > 0, p);
+    wd_make_prompt(r, r->state.n_previous + r->work.n_initial > 0, p);
     wd_options(r, 0.0f, 0, o);
     o->width = 1;
     o->stop_loops = 0;
@@ -28285,7 +28334,8 @@ static const al_word *wd_last_confirmed(const al_aligner *a, size_t n_confirmed)
 /* Whether the open window has words that are not confirmed yet. */
 static int wd_waits(const ru_run *r)
 {
-    return wd_has_text(r, r->confirmed.tokens, r->confirmed.n, r->confirmed.n_said);
+    const ru_confirmed *c = &r->state.confirmed;
+    return wd_has_text(r, c->tokens, c->n, c->n_said);
 }
 
 /* Whether the decoding has no text after the confirmed words, which have been aligned, although
@@ -28319,19 +28369,19 @@ static unsigned wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
     if (ru_cancelled(r)) {
         return 0;
     }
-    memset(&r->text.origin, 0, sizeof r->text.origin);
-    r->text.origin = wd_origin(r, h, 0.0f, &p);
-    r->text.origin.accepted = 1;
+    memset(&r->work.origin, 0, sizeof r->work.origin);
+    r->work.origin = wd_origin(r, h, 0.0f, &p);
+    r->work.origin.accepted = 1;
     h->n = wd_before_loop(&r->engine.model->vocab, h);
-    wd_set_confirmed(r, h, &r->text.origin);
-    found = h->n > c->n && sure && wd_refusals(r, &r->text.origin, 0) == 0 &&
-            wd_is_reliable(r, h, &r->text.origin, end_ms) ? WD_CONFIRMED : 0;
+    wd_set_confirmed(r, h, &r->work.origin);
+    found = h->n > c->n && sure && wd_refusals(r, &r->work.origin, 0) == 0 &&
+            wd_is_reliable(r, h, &r->work.origin, end_ms) ? WD_CONFIRMED : 0;
     h->n = found ? h->n : c->n;
     if (h->n == 0) {
         return 0;
     }
-    al_window(&r->text.aligner, r->language.id, r->params.task, h->tokens, h->probability, h->n,
-              r->audio.samples + ML_MARGIN, r->audio.content, ru_recording_ms(r, 0));
+    al_window(&r->text.aligner, r->now.language.id, r->params.task, h->tokens, h->probability, h->n,
+              r->audio.samples + ML_MARGIN, r->work.content, ru_recording_ms(r, 0));
     se_invalidate(&r->text.search);
     if (ru_cancelled(r)) {
         return 0;
@@ -28351,11 +28401,11 @@ static unsigned wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
 static size_t wd_find_scroll(const ru_run *r, int no_text, size_t *n)
 {
     const al_aligner *a = &r->text.aligner;
-    int64_t base = ru_recording_ms(r, 0), least = (int64_t)r->audio.content * 10 / 4, at = 0;
-    const al_word *last = wd_last_confirmed(a, r->confirmed.n);
+    int64_t base = ru_recording_ms(r, 0), least = (int64_t)r->work.content * 10 / 4, at = 0;
+    const al_word *last = wd_last_confirmed(a, r->state.confirmed.n);
     size_t i, end_word = last != NULL ? (size_t)(last - a->words) + 1 : 0;
     int sentence = 0;
-    if (!no_text && r->audio.content < WD_LATE_FRAMES) {
+    if (!no_text && r->work.content < WD_LATE_FRAMES) {
         end_word -= end_word < WD_KEPT_WORDS ? end_word : WD_KEPT_WORDS;
     }
     for (i = 0; i < end_word; i++) {
@@ -28363,7 +28413,9 @@ static size_t wd_find_scroll(const ru_run *r, int no_text, size_t *n)
         const size_t next = a->from[w->first + w->n - 1] + 1;
         int64_t end = i + 1 < a->n_words ? (w->t1_ms + a->words[i + 1].t0_ms) / 2 : w->t1_ms;
         int ends = w->length > 0 && memchr(".!?", a->text[w->text + w->length - 1], 3) != NULL;
-        end = next == r->confirmed.n && end < r->confirmed.last_ms ? r->confirmed.last_ms : end;
+        if (next == r->state.confirmed.n && end < r->state.confirmed.last_ms) {
+            end = r->state.confirmed.last_ms;
+        }
         end -= base;
         if ((ends && end >= least) || !sentence || no_text) {
             at = end;
@@ -28373,14 +28425,14 @@ static size_t wd_find_scroll(const ru_run *r, int no_text, size_t *n)
     }
     at = at / LG_STEP_MS * LG_STEP_MS;
     at = no_text && at < 1000 ? 1000 : at;
-    return at >= 1000 && at < (int64_t)r->audio.content * 10 ? (size_t)at / 10u : 0;
+    return at >= 1000 && at < (int64_t)r->work.content * 10 ? (size_t)at / 10u : 0;
 }
 
 /* Takes the tokens before index n from what has been confirmed and said; the window moves on by
  * `frames`. */
 static void wd_shift_confirmed(ru_run *r, size_t n, size_t frames)
 {
-    ru_confirmed *c = &r->confirmed;
+    ru_confirmed *c = &r->state.confirmed;
     int32_t t0 = r->engine.model->vocab.timestamp0, shift = (int32_t)(frames / LG_FRAMES_PER_STEP);
     size_t i, to = 0;
     while (n < c->n_said && c->tokens[n] >= t0) {
@@ -28410,34 +28462,34 @@ static int wd_scroll(ru_run *r, int no_text, size_t *used)
     }
     h->n = n;
     h->loop = 0;
-    wd_set_confirmed(r, h, &r->text.origin);
-    r->audio.content = frames;
+    wd_set_confirmed(r, h, &r->work.origin);
+    r->work.content = frames;
     wd_begin_text(r, 0);
     if (r->params.on_token != NULL) {
         wd_report(r, h, 1);
     }
     wd_close_confirmed(r, frames);
-    r->text.n_final = n;
+    r->work.n_final = n;
     status = lg_add_segments(r, frames, used, &taken);
     *used = frames;
     status = status == WNPU_OK ? lg_finish_window(r, 0, used) : status;
     wd_update_context(r, n);
     wd_end_text(r, first, status);
     wd_shift_confirmed(r, n, frames);
-    r->text.loop_cuts = 0;
-    r->text.window++;
-    r->stats.windows++;
+    r->state.loop_cuts = 0;
+    r->state.window++;
+    r->now.stats.windows++;
     return status;
 }
 
 /* After a window: the language of the run is no longer that of its confirmed words. */
 static void wd_forget_confirmed(ru_run *r)
 {
-    if (r->confirmed.n > 0 && r->params.language_mode == WNPU_LANGUAGE_ONCE &&
-        r->language.weight > 0.0f) {
+    if (r->state.confirmed.n > 0 && r->params.language_mode == WNPU_LANGUAGE_ONCE &&
+        r->now.language.weight > 0.0f) {
         wd_decide_language(r);
     }
-    r->confirmed.n = r->confirmed.n_said = 0;
+    r->state.confirmed.n = r->state.confirmed.n_said = 0;
 }
 
 /* Measures times of words in the window's first frames, if they are requested. */
@@ -28445,8 +28497,8 @@ static void wd_align(ru_run *r, size_t frames)
 {
     const se_hypothesis *h = r->text.hypothesis;
     if (r->params.words) {
-        al_window(&r->text.aligner, r->language.id, r->params.task, h->tokens, h->probability, h->n,
-                  r->audio.samples + ML_MARGIN, frames, ru_recording_ms(r, 0));
+        al_window(&r->text.aligner, r->now.language.id, r->params.task, h->tokens, h->probability,
+                  h->n, r->audio.samples + ML_MARGIN, frames, ru_recording_ms(r, 0));
     }
 }
 
@@ -28458,7 +28510,7 @@ static int wd_is_finished(const ru_run *r, size_t used, size_t taken)
     while (taken < h->n && h->tokens[taken] >= r->engine.model->vocab.timestamp0) {
         taken++;
     }
-    return aw_ends_in_pause(r) && r->ledger.gap_ms < 0 && taken == h->n &&
+    return aw_ends_in_pause(r) && r->work.gap_ms < 0 && taken == h->n &&
            aw_speech_ms(r, ru_recording_ms(r, (int64_t)used * 10), lg_content_end_ms(r)) <
                WD_MIN_REST_MS;
 }
@@ -28475,10 +28527,10 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
         return WNPU_OK; /* the tokens may be from an incomplete step */
     }
     wd_keep_confirmed(r);
-    r->text.n_final = r->text.hypothesis->n;
-    if (wd_is_silence(r) && r->confirmed.n == 0) {
-        r->resumable = 0;
-        r->stats.silent++;
+    r->work.n_final = r->text.hypothesis->n;
+    if (wd_is_silence(r) && r->state.confirmed.n == 0) {
+        r->work.resumable = 0;
+        r->now.stats.silent++;
         status = lg_finish_window(r, 1, used);
         wd_end_text(r, first, status);
         return status;
@@ -28487,19 +28539,19 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
     if (cut) {
         wd_cut_loop(r, r->text.hypothesis);
     }
-    if (r->confirmed.n > 0) {
+    if (r->state.confirmed.n > 0) {
         wd_close_confirmed(r, frames);
     }
     wd_align(r, lg_used_frames(r->text.hypothesis, r->engine.model->vocab.timestamp0, frames));
     if (ru_cancelled(r)) {
         return WNPU_OK;
     }
-    r->resumable = 0;
+    r->work.resumable = 0;
     status = lg_add_segments(r, frames, used, &taken);
     if (cut) {
         *used = wd_used_before_loop(r, frames);
     } else {
-        r->text.loop_cuts = 0;
+        r->state.loop_cuts = 0;
     }
     if (wd_is_finished(r, *used, taken)) {
         *used = frames;
@@ -28508,7 +28560,7 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
         *used = frames;
     }
     status = status == WNPU_OK ? lg_finish_window(r, 0, used) : status;
-    wd_update_context(r, taken < r->text.n_final ? taken : r->text.n_final);
+    wd_update_context(r, taken < r->work.n_final ? taken : r->work.n_final);
     wd_end_text(r, first, status);
     return status;
 }
@@ -28534,48 +28586,42 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
 static ru_position wi_get_position(const ru_run *r)
 {
     ru_position p;
-    p.frame = r->audio.frame;
-    p.n_samples = r->audio.n_samples + r->audio.n_ahead;
-    p.content = r->audio.content;
+    p.at = r->state.at;
+    p.content = r->work.content;
+    p.device = r->work.device;
     p.window = r->decoder.window;
-    p.cut_ms = r->audio.cut_ms;
-    p.limit_ms = r->audio.limit_ms;
-    p.device = r->text.device;
     return p;
 }
 
 static void wi_set_position(ru_run *r, const ru_position *p)
 {
-    r->audio.frame = p->frame;
-    aw_set_samples(r, p->n_samples);
-    r->audio.content = p->content;
+    r->state.at = p->at;
+    r->work.content = p->content;
+    r->work.device = p->device;
     r->decoder.window = p->window;
-    r->audio.cut_ms = p->cut_ms;
-    r->audio.limit_ms = p->limit_ms;
-    r->text.device = p->device;
 }
 
 /* Calls on_progress, which may take a snapshot. The reported time never decreases. */
 static int wi_report_progress(ru_run *r, int64_t done_ms)
 {
     int stop;
-    r->reported_ms = done_ms > r->reported_ms ? done_ms : r->reported_ms;
-    r->reported_at = os_now_ms();
-    r->in_progress_call = 1;
-    stop = r->params.on_progress(r->params.user, r->reported_ms, au_total_ms(r->audio.stream));
+    r->work.reported_ms = done_ms > r->work.reported_ms ? done_ms : r->work.reported_ms;
+    r->work.reported_at = os_now_ms();
+    r->work.in_progress_call = 1;
+    stop = r->params.on_progress(r->params.user, r->work.reported_ms, au_total_ms(r->audio.stream));
     (void)er_float_default();
-    r->in_progress_call = 0;
+    r->work.in_progress_call = 0;
     return stop;
 }
 
 /* Reports progress after a window. */
 static int wi_progress_after_window(ru_run *r, int64_t done_ms)
 {
-    r->resumed = 0;
+    r->work.resumed = 0;
     if (r->params.on_progress != NULL) {
-        r->stop_requested |= wi_report_progress(r, done_ms) != 0;
+        r->work.stop_requested |= wi_report_progress(r, done_ms) != 0;
     }
-    if (r->stop_requested) {
+    if (r->work.stop_requested) {
         return er_set(&r->error, WNPU_E_CANCELLED, "a callback requested a stop");
     }
     return WNPU_OK;
@@ -28594,13 +28640,13 @@ static void wi_progress_in_window(void *user, float share)
     ru_run *r = user;
     ru_position here;
     int ahead;
-    int64_t done_ms = r->reported_ms;
-    if (r->params.on_progress == NULL || !r->resumable || ru_cancelled(r) ||
-        os_now_ms() - r->reported_at < WI_PROGRESS_MS) {
+    int64_t done_ms = r->work.reported_ms;
+    if (r->params.on_progress == NULL || !r->work.resumable || ru_cancelled(r) ||
+        os_now_ms() - r->work.reported_at < WI_PROGRESS_MS) {
         return;
     }
     if (r->current == NULL) {
-        done_ms = ru_recording_ms(r, (int64_t)(share * (float)r->audio.content * 10.0f));
+        done_ms = ru_recording_ms(r, (int64_t)(share * (float)r->work.content * 10.0f));
     }
     here = wi_get_position(r);
     ahead = r->lookahead.active;
@@ -28610,12 +28656,12 @@ static void wi_progress_in_window(void *user, float share)
     if (ahead) {
         aw_swap_detectors(r);
     }
-    r->stop_requested |= wi_report_progress(r, done_ms) != 0;
+    r->work.stop_requested |= wi_report_progress(r, done_ms) != 0;
     if (ahead) {
         aw_swap_detectors(r);
     }
     wi_set_position(r, &here);
-    if (r->stop_requested && !r->resumed) {
+    if (r->work.stop_requested && !r->work.resumed) {
         __atomic_store_n(r->cancel, 1, __ATOMIC_RELAXED);
     }
 }
@@ -28630,10 +28676,10 @@ static int wi_detect_in_windows(ru_run *r)
     float probability[RU_LANGUAGES];
     size_t frames;
     int status = aw_decide(r, &frames);
-    while (status == WNPU_OK && r->audio.frame < end && frames > 0) {
+    while (status == WNPU_OK && r->state.at.frame < end && frames > 0) {
         size_t used = lg_skip_silence(r, frames);
         if (used == 0) {
-            used = r->audio.content;
+            used = r->work.content;
             wd_encode(r);
             if (ru_cancelled(r) || !wd_add_detection(r, probability)) {
                 return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
@@ -28642,10 +28688,10 @@ static int wi_detect_in_windows(ru_run *r)
         status = aw_advance(r, used);
         status = status == WNPU_OK ? aw_decide(r, &frames) : status;
     }
-    if (status == WNPU_OK && r->language.weight > 0.0f) {
+    if (status == WNPU_OK && r->now.language.weight > 0.0f) {
         wd_decide_language(r);
     }
-    r->audio.cut_ms = 0;
+    r->state.at.cut_ms = 0;
     return status;
 }
 
@@ -28655,7 +28701,7 @@ static int wi_detect_in_windows(ru_run *r)
 static int32_t wi_least_end(const ru_run *r)
 {
     int32_t t0 = r->engine.model->vocab.timestamp0;
-    uint64_t base = (uint64_t)ru_recording_ms(r, 0) / VA_STEP_MS, at = base + r->audio.content / 2;
+    uint64_t base = (uint64_t)ru_recording_ms(r, 0) / VA_STEP_MS, at = base + r->work.content / 2;
     uint64_t speech = 0;
     while (at > base && speech < LG_GAP_MS / VA_STEP_MS) {
         at--;
@@ -28668,35 +28714,35 @@ static int32_t wi_least_end(const ru_run *r)
 static void wi_add_lookahead(ru_run *r)
 {
     ru_lookahead *f = &r->lookahead;
-    f->frame[f->n] = r->audio.frame;
-    f->content[f->n] = r->audio.content;
+    f->frame[f->n] = r->state.at.frame;
+    f->content[f->n] = r->work.content;
     f->window[f->n] = r->decoder.window;
     f->least_end[f->n] = wi_least_end(r);
-    f->device[f->n++] = r->text.device;
+    f->device[f->n++] = r->work.device;
 }
 
 /* Appends the current window, and encodes those that follow it if its text leaves no gap. */
 static void wi_encode_ahead(ru_run *r)
 {
     const ru_position current = wi_get_position(r);
-    size_t used = r->audio.content, at = 0, frames;
+    size_t used = r->work.content, have = aw_have(r), at = 0, frames;
     r->lookahead.n = 0;
     wi_add_lookahead(r);
     r->current = &current;
-    r->audio.limit_ms = -1;
+    r->state.at.limit_ms = -1;
     aw_begin_ahead(r);
     while (r->lookahead.n < r->audio.batch && !ru_cancelled(r)) {
         at += used * ML_HOP;
-        r->audio.frame += used;
-        aw_set_samples(r, at + ML_MARGIN < current.n_samples ? current.n_samples - at : ML_MARGIN);
+        r->state.at.frame += used;
+        aw_set_samples(r, at + ML_MARGIN < have ? have - at : ML_MARGIN);
         if (aw_decide(r, &frames) != WNPU_OK || frames == 0) {
             break;
         }
         used = lg_skip_silence(r, frames);
         if (used == 0) {
-            used = r->audio.content;
+            used = r->work.content;
             r->decoder.window = (current.window + r->lookahead.n) % r->audio.batch;
-            wd_encode_samples(r, r->audio.samples + at, r->audio.content);
+            wd_encode_samples(r, r->audio.samples + at, r->work.content);
             wi_add_lookahead(r);
         }
     }
@@ -28713,12 +28759,12 @@ static void wi_decode_ahead(ru_run *r)
     se_options options;
     size_t i;
     for (i = 0; i < f->n; i++) {
-        if (f->frame[i] > r->audio.frame) {
+        if (f->frame[i] > r->state.at.frame) {
             return;
         }
     }
     f->n = 0;
-    wd_make_prompt(r, r->context.n_previous + r->context.n_initial > 0, &prompt);
+    wd_make_prompt(r, r->state.n_previous + r->work.n_initial > 0, &prompt);
     wd_options(r, r->params.temperature, 0, &options);
     if (r->audio.batch < 2 || !aw_cuts_windows(r) || r->params.condition_on_previous ||
         wd_needs_language(r) || !se_is_greedy(&r->text.search, &prompt, &options)) {
@@ -28729,7 +28775,7 @@ static void wi_decode_ahead(ru_run *r)
         double since = os_now_ms();
         se_run_windows(&r->text.search, &prompt, &options, f->n, f->window, f->least_end,
                        f->hypothesis, f->steps);
-        r->stats.decoder_ms += ru_elapsed_ms(&since);
+        r->now.stats.decoder_ms += ru_elapsed_ms(&since);
     }
     aw_end_ahead(r);
     if (ru_cancelled(r) || f->n < 2) {
@@ -28746,18 +28792,18 @@ static void wi_prepare(ru_run *r)
         se_invalidate(&r->text.search);
         r->text.span = r->audio.samples;
         r->decoder.window = r->lookahead.window[i];
-        r->text.device = r->lookahead.device[i];
-        r->stats.windows++;
-        r->engine.positions = wd_positions(r, r->audio.content);
+        r->work.device = r->lookahead.device[i];
+        r->now.stats.windows++;
+        r->engine.positions = wd_positions(r, r->work.content);
         return;
     }
-    r->engine.positions = wd_positions(r, r->audio.content);
+    r->engine.positions = wd_positions(r, r->work.content);
     wd_encode(r);
     since = os_now_ms();
     if (!ru_cancelled(r)) {
         wd_update_language(r);
     }
-    r->stats.decoder_ms += ru_elapsed_ms(&since);
+    r->now.stats.decoder_ms += ru_elapsed_ms(&since);
     if (!ru_cancelled(r)) {
         wi_decode_ahead(r);
     }
@@ -28771,11 +28817,11 @@ static int wi_run_window(ru_run *r, size_t *used)
     wi_prepare(r);
     r->text.search.least_end = wi_least_end(r);
     since = os_now_ms();
-    status = ru_cancelled(r) ? WNPU_OK : wd_decode(r, r->audio.content, used);
+    status = ru_cancelled(r) ? WNPU_OK : wd_decode(r, r->work.content, used);
     r->engine.positions = r->engine.model->n_audio_ctx;
-    r->stats.decoder_ms += ru_elapsed_ms(&since);
-    if (!r->resumable) { /* completed */
-        r->text.window++;
+    r->now.stats.decoder_ms += ru_elapsed_ms(&since);
+    if (!r->work.resumable) { /* completed */
+        r->state.window++;
         wd_forget_confirmed(r);
     }
     return status;
@@ -28785,7 +28831,7 @@ static int wi_run_window(ru_run *r, size_t *used)
  * can be at the next one. */
 static int wi_skips_point(const ru_run *r, int64_t at)
 {
-    return r->live && r->tentative.skip_late && ru_end_ms(r) >= at + r->params.commit_step_ms;
+    return r->work.live && r->state.live.skip_late && ru_end_ms(r) >= at + r->params.commit_step_ms;
 }
 
 /* ---- confirming, checkpoints and the loop ---- */
@@ -28797,32 +28843,32 @@ static int wi_confirm(ru_run *r, size_t *used)
 {
     int64_t at = aw_next_point_ms(r);
     int64_t from = at - r->params.commit_step_ms - r->params.hold_ms;
-    int32_t language = r->language.id;
-    ru_confirmed next = r->confirmed;
+    int32_t language = r->now.language.id;
+    ru_confirmed next = r->state.confirmed;
     unsigned found = 0;
     int is_long, no_text, spoken, skip = wi_skips_point(r, at);
     *used = 0;
     next.point_ms = at;
-    r->audio.content = (size_t)(at - ru_recording_ms(r, 0)) / 10u;
+    r->work.content = (size_t)(at - ru_recording_ms(r, 0)) / 10u;
     from -= wd_waits(r) ? WD_DOUBT_MS : 0;
     spoken = aw_speech_steps_in(r, from, at, 0, UINT64_MAX) > 0;
     if (spoken && !skip) {
         double since;
         r->lookahead.n = 0;
         se_invalidate(&r->text.search);
-        wd_encode_samples(r, r->audio.samples, r->audio.content);
+        wd_encode_samples(r, r->audio.samples, r->work.content);
         since = os_now_ms();
         found = ru_cancelled(r) ? 0 : wd_decode_point(r, at, &next);
-        r->language.id = next.n > 0 ? r->language.id : language;
-        r->stats.decoder_ms += ru_elapsed_ms(&since);
+        r->now.language.id = next.n > 0 ? r->now.language.id : language;
+        r->now.stats.decoder_ms += ru_elapsed_ms(&since);
     }
     if (ru_cancelled(r)) {
         return WNPU_OK;
     }
-    r->resumable = 0;
-    r->confirmed = next;
-    r->tentative.skipped += (uint32_t)(spoken && skip);
-    is_long = r->audio.content >= WD_SCROLL_FRAMES || next.n > r->engine.model->n_text_ctx / 6;
+    r->work.resumable = 0;
+    r->state.confirmed = next;
+    r->state.live.skipped += (uint32_t)(spoken && skip);
+    is_long = r->work.content >= WD_SCROLL_FRAMES || next.n > r->engine.model->n_text_ctx / 6;
     no_text = (found & WD_NO_TEXT) != 0;
     return next.n > 0 && (no_text || (found && is_long)) ? wd_scroll(r, no_text, used) : WNPU_OK;
 }
@@ -28830,41 +28876,31 @@ static int wi_confirm(ru_run *r, size_t *used)
 /* Saves the state between two windows. A run that ends inside the next window continues from it. */
 static void wi_save_checkpoint(ru_run *r)
 {
-    r->checkpoint.stats = r->stats;
-    r->checkpoint.language = r->language.id;
-    r->checkpoint.rival = r->language.rival;
-    r->checkpoint.language_probability = r->language.probability;
-    r->checkpoint.language_weight = r->language.weight;
-    memcpy(r->checkpoint.language_sums, r->language.sums, sizeof r->checkpoint.language_sums);
-    r->resumable = !r->params.append;
+    r->state.checkpoint = r->now;
+    r->work.resumable = !r->params.append;
 }
 
 static void wi_load_checkpoint(ru_run *r)
 {
-    r->stats = r->checkpoint.stats;
-    r->language.id = r->checkpoint.language;
-    r->language.rival = r->checkpoint.rival;
-    r->language.probability = r->checkpoint.language_probability;
-    r->language.weight = r->checkpoint.language_weight;
-    memcpy(r->language.sums, r->checkpoint.language_sums, sizeof r->checkpoint.language_sums);
+    r->now = r->state.checkpoint;
 }
 
 /* Decides the end of the next window, if the samples for that have been read; otherwise *frames is
- * 0, and r->due says whether words can be confirmed. The checkpoint is renewed, as the detector
- * went on. */
+ * 0, and ru_work.due says whether words can be confirmed. The checkpoint is renewed, as the
+ * detector went on. */
 static int wi_decide(ru_run *r, size_t *frames)
 {
     double since = os_now_ms();
     int status;
-    r->points = r->params.commit_step_ms > 0;
+    r->work.points = r->params.commit_step_ms > 0;
     status = aw_decide(r, frames);
-    r->due = *frames > 0 || (status == WNPU_OK && aw_is_point(r));
-    r->points = 0;
-    r->stats.audio_in_ms += ru_elapsed_ms(&since);
-    if (status == WNPU_OK && r->resumable) {
+    r->work.due = *frames > 0 || (status == WNPU_OK && aw_is_point(r));
+    r->work.points = 0;
+    r->now.stats.audio_in_ms += ru_elapsed_ms(&since);
+    if (status == WNPU_OK && r->work.resumable) {
         wi_save_checkpoint(r);
     } else {
-        r->resumable = 0;
+        r->work.resumable = 0;
     }
     return status;
 }
@@ -28876,26 +28912,26 @@ static int wi_run_windows(ru_run *r, int (*done)(ru_run *r))
 {
     size_t frames = 0;
     int status, on = 1;
-    r->due = 0;
+    r->work.due = 0;
     status = ru_cancelled(r) ? WNPU_OK : wi_decide(r, &frames);
-    while (status == WNPU_OK && !ru_cancelled(r) && r->due && on) {
+    while (status == WNPU_OK && !ru_cancelled(r) && r->work.due && on) {
         size_t used = frames > 0 ? lg_skip_silence(r, frames) : lg_leading_silence(r);
         int skipped = used > 0;
         double since;
         if (skipped) {
-            r->resumable = 0;
-            r->stats.skips++;
+            r->work.resumable = 0;
+            r->now.stats.skips++;
             status = lg_cover(r, ru_recording_ms(r, (int64_t)used * 10), WNPU_REASON_PAUSE);
         } else {
             status = frames > 0 ? wi_run_window(r, &used) : wi_confirm(r, &used);
         }
-        if (status == WNPU_OK && r->resumable) {
+        if (status == WNPU_OK && r->work.resumable) {
             break; /* cancelled */
         }
         since = os_now_ms();
         if (status == WNPU_OK) {
             status = aw_advance(r, used);
-            r->stats.audio_in_ms += ru_elapsed_ms(&since);
+            r->now.stats.audio_in_ms += ru_elapsed_ms(&since);
         }
         if (status == WNPU_OK) {
             wi_save_checkpoint(r);
@@ -28915,7 +28951,7 @@ static int wi_run_windows(ru_run *r, int (*done)(ru_run *r))
         }
     }
     return status == WNPU_OK && ru_cancelled(r)
-               ? er_set(&r->error, WNPU_E_CANCELLED, r->stop_requested
+               ? er_set(&r->error, WNPU_E_CANCELLED, r->work.stop_requested
                         ? "a callback requested a stop" : "cancelled") : status;
 }
 
@@ -28977,14 +29013,14 @@ static int wi_check_languages(ru_run *r)
     char item[64];
     size_t i;
     int fits;
-    memset(r->language.excluded, p->n_languages > 0 || pm_item(&any, item, sizeof item, &fits),
-           sizeof r->language.excluded);
+    memset(r->work.excluded, p->n_languages > 0 || pm_item(&any, item, sizeof item, &fits),
+           sizeof r->work.excluded);
     for (i = 0; i < p->n_languages; i++) {
         if (p->languages[i] < 0 || p->languages[i] >= (n > 0 ? n : 1)) {
             return er_set(&r->error, WNPU_E_ARGUMENT, "languages[%lu] is %d, which this model does "
                           "not have", (unsigned long)i, (int)p->languages[i]);
         }
-        r->language.excluded[p->languages[i]] = 0;
+        r->work.excluded[p->languages[i]] = 0;
     }
     while (pm_item(&lines, item, sizeof item, &fits)) {
         int32_t language = pm_list_number(item, fits, 1);
@@ -28992,7 +29028,7 @@ static int wi_check_languages(ru_run *r)
             return er_set(&r->error, WNPU_E_ARGUMENT, "languages has \"%s\", which this model does "
                           "not have", item);
         }
-        r->language.excluded[language] = 0;
+        r->work.excluded[language] = 0;
     }
     if (!wd_is_allowed_language(r, p->language) && p->language >= 0) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "language %d is given but is not among the "
@@ -29005,16 +29041,16 @@ static int wi_set_language(ru_run *r)
 {
     const tk_vocab *v = &r->engine.model->vocab;
     const wnpu_params *p = &r->params;
-    r->language.id = p->language;
-    r->language.probability = p->language < 0 ? 0.0f : 1.0f;
+    r->now.language.id = p->language;
+    r->now.language.probability = p->language < 0 ? 0.0f : 1.0f;
     if (!v->multilingual) {
         if (p->language > 0 || p->task == WNPU_TRANSLATE) {
             return er_set(&r->error, WNPU_E_UNSUPPORTED, "this is an English-only model; use a "
                           "multilingual one to %s", p->task == WNPU_TRANSLATE ? "translate"
                           : "transcribe another language");
         }
-        r->language.id = 0;
-        r->language.probability = 1.0f;
+        r->now.language.id = 0;
+        r->now.language.probability = 1.0f;
     } else if (p->language >= v->n_languages) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "language %d is unknown to this model, which "
                       "has %d", (int)p->language, (int)v->n_languages);
@@ -29122,19 +29158,19 @@ static int wi_set_prompts(ru_run *r, int resumed)
     int status = WNPU_OK, timed = p->timestamps != 0;
     if (p->carry_initial_prompt) {
         status = wi_encode_text(r, "initial_prompt", p->initial_prompt, r->context.initial,
-                           wd_previous_capacity(m), &r->context.n_initial);
+                           wd_previous_capacity(m), &r->work.n_initial);
     } else if (!resumed) {
         status = wi_encode_text(r, "initial_prompt", p->initial_prompt, r->context.previous,
-                           wd_previous_capacity(m), &r->context.n_previous);
+                           wd_previous_capacity(m), &r->state.n_previous);
     }
     if (status != WNPU_OK) {
         return status;
     }
     status = wi_encode_text(r, "prefix", p->prefix, r->context.prefix + timed,
-                       wi_prefix_capacity(m) - (size_t)timed, &r->context.n_prefix);
-    if (timed && r->context.n_prefix > 0) {
+                       wi_prefix_capacity(m) - (size_t)timed, &r->work.n_prefix);
+    if (timed && r->work.n_prefix > 0) {
         r->context.prefix[0] = m->vocab.timestamp0;
-        r->context.n_prefix++;
+        r->work.n_prefix++;
     }
     return status;
 }
@@ -29176,43 +29212,18 @@ static int wi_add_phrases(ru_run *r, const char *name, const char *const *phrase
 /* Discards the state of the previous run. */
 static void wi_reset_state(ru_run *r)
 {
-    memset(&r->stats, 0, sizeof r->stats);
-    np_reset(&r->bridge);
-    memset(&r->phrase.choice, 0, sizeof r->phrase.choice);
-    memset(r->language.sums, 0, RU_LANGUAGES * sizeof *r->language.sums);
-    r->language.weight = 0.0f;
-    r->language.id = 0;
-    r->language.rival = -1;
-    r->language.probability = 0.0f;
-    r->decoder.window = 0;
-    r->lookahead.n = 0;
-    aw_set_samples(r, ML_MARGIN);
-    r->audio.frame = 0;
-    r->audio.complete = 0;
-    r->text.window = 0;
-    r->text.loop_cuts = 0;
-    r->stop_requested = r->resumed = 0;
-    r->reported_ms = 0;
-    r->reported_at = os_now_ms();
-    r->resumable = 0;
-    r->audio.content = ML_FRAMES;
-    r->ledger.covered_ms = 0;
-    r->ledger.covered_text_ms = 0;
-    r->ledger.gap_ms = r->ledger.last_return_ms = r->audio.limit_ms = -1;
-    r->audio.cut_ms = 0;
-    memset(&r->confirmed, 0, sizeof r->confirmed);
-    vc_reset(&r->voices);
-    r->context.n_previous = r->context.n_initial = r->context.n_prefix = 0;
-    r->text.search.steps = r->text.search.prompt_tokens = 0;
-    lr_trie_clear(&r->rules.trie);
-    al_reset(&r->text.aligner);
-    if (r->live) {
+    if (r->work.live) {
         ri_close(&r->ring);
     }
-    r->live = 0;
-    r->live_status = WNPU_OK;
-    memset(&r->tentative, 0, sizeof r->tentative);
-    r->tentative.utterance_t0_ms = r->tentative.utterance_t1_ms = -1;
+    ru_begin(r);
+    r->work.reported_at = os_now_ms();
+    np_reset(&r->bridge);
+    r->decoder.window = 0;
+    r->lookahead.n = 0;
+    r->text.search.steps = r->text.search.prompt_tokens = 0;
+    vc_reset(&r->voices);
+    lr_trie_clear(&r->rules.trie);
+    al_reset(&r->text.aligner);
     er_clear(&r->error);
 }
 
@@ -29258,11 +29269,11 @@ static int wi_open(ru_run *r, const wnpu_audio *audio)
 /* The language of the run is that of most of the recording. */
 static void wi_finish_language(ru_run *r)
 {
-    if (r->language.weight > 0.0f) {
+    if (r->now.language.weight > 0.0f) {
         wd_decide_language(r);
     }
-    if (r->language.id < 0) {
-        r->language.id = 0; /* no audio, nothing to detect */
+    if (r->now.language.id < 0) {
+        r->now.language.id = 0; /* no audio, nothing to detect */
     }
 }
 
@@ -29289,14 +29300,14 @@ static void wi_set_speakers(ru_run *r)
 static int wi_name_voices(ru_run *r, int status)
 {
     const wnpu_params *p = &r->params;
-    if (!r->voices.on || (status != WNPU_OK && r->resumable)) {
+    if (!r->voices.on || (status != WNPU_OK && r->work.resumable)) {
         return status;
     }
     if (!vc_cluster(&r->voices, p->voices > 0 ? (uint32_t)p->voices : 0, p->voice_threshold,
                     p->voice_margin, r->cancel)) {
         return status == WNPU_OK ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : status;
     }
-    r->resumable = 0;
+    r->work.resumable = 0;
     wi_set_speakers(r);
     return status;
 }
@@ -29352,7 +29363,7 @@ static int wi_resume(ru_run *r, const wnpu_audio *audio)
 {
     double since = os_now_ms();
     int status = wi_check(r);
-    if (status == WNPU_OK && pm_fingerprint(&r->params) != r->fingerprint) {
+    if (status == WNPU_OK && pm_fingerprint(&r->params) != r->state.fingerprint) {
         status = er_set(&r->error, WNPU_E_ARGUMENT, "the parameters differ from those that the "
                         "run was started with; only callbacks may differ");
     }
@@ -29360,11 +29371,11 @@ static int wi_resume(ru_run *r, const wnpu_audio *audio)
     if (status != WNPU_OK) {
         return status;
     }
-    r->resumable = 0;
-    r->stop_requested = 0;
-    r->resumed = 1;
-    r->reported_ms = 0;
-    r->reported_at = os_now_ms();
+    r->work.resumable = 0;
+    r->work.stop_requested = 0;
+    r->work.resumed = 1;
+    r->work.reported_ms = 0;
+    r->work.reported_at = os_now_ms();
     status = wi_set_language(r);
     status = status == WNPU_OK ? wi_set_rules(r) : status;
     status = status == WNPU_OK ? wi_set_prompts(r, 1) : status;
@@ -29374,7 +29385,7 @@ static int wi_resume(ru_run *r, const wnpu_audio *audio)
     r->audio.voice.rules = aw_voice_rules(&r->params);
     r->bridge.fell_back = 0; /* try a required accelerator again */
     status = status == WNPU_OK ? aw_fill(r) : status; /* it may have been cancelled while reading */
-    r->stats.audio_in_ms += ru_elapsed_ms(&since);
+    r->now.stats.audio_in_ms += ru_elapsed_ms(&since);
     if (status == WNPU_OK) {
         wi_save_checkpoint(r); /* even if cancelled: all of the above is repeated */
     }
@@ -29390,14 +29401,14 @@ static int wi_transcribe(ru_run *r, const wnpu_audio *audio)
                       "reader cannot go back to the start", (int)r->params.language_windows);
     }
     status = wi_open(r, audio);
-    r->stats.audio_in_ms += ru_elapsed_ms(&since);
+    r->now.stats.audio_in_ms += ru_elapsed_ms(&since);
     status = status == WNPU_OK ? wi_set_hotwords(r) : status;
     if (status == WNPU_OK && wi_is_language_first(r)) {
         status = wi_detect_language_first(r, audio);
     }
     r->voices.on = r->params.voices != 0 && status == WNPU_OK;
     if (status == WNPU_OK && !ru_cancelled(r)) { /* otherwise the above may be incomplete */
-        r->fingerprint = pm_fingerprint(&r->params);
+        r->state.fingerprint = pm_fingerprint(&r->params);
         wi_save_checkpoint(r);
     }
     return wi_finish(r, status);
@@ -29422,7 +29433,7 @@ static int wi_detect_speech(ru_run *r, const wnpu_audio *audio)
     if (status == WNPU_OK && ru_cancelled(r)) {
         status = er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
     }
-    r->audio.spans_passed = 0;
+    r->state.spans_passed = 0;
     if (status == WNPU_OK) {
         status = lg_cover(r, ru_end_ms(r), WNPU_REASON_NO_TEXT);
     }
@@ -29444,8 +29455,8 @@ static int wi_detect_in_speech(ru_run *r)
     while (status == WNPU_OK && !ru_cancelled(r) && !wd_is_language_certain(r) &&
            (status = aw_decide(r, &frames)) == WNPU_OK && frames > 0) {
         size_t used = lg_skip_silence(r, frames);
-        if (used == 0 || (r->audio.frame == 0 && used == r->audio.content)) {
-            used = r->audio.content;
+        if (used == 0 || (r->state.at.frame == 0 && used == r->work.content)) {
+            used = r->work.content;
             wd_encode(r);
             if (!ru_cancelled(r) && wd_add_detection(r, probability)) {
                 wd_decide_language(r);
@@ -29464,7 +29475,7 @@ static int wi_detect_language(ru_run *r, const wnpu_audio *audio, float *probabi
         return er_set(&r->error, WNPU_E_UNSUPPORTED, "this is an English-only model; use a "
                       "multilingual one to detect languages");
     }
-    r->language.id = -1;
+    r->now.language.id = -1;
     status = wi_check_languages(r);
     status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->error) : status;
     status = status == WNPU_OK ? aw_begin_audio(r) : status;
@@ -29476,7 +29487,7 @@ static int wi_detect_language(ru_run *r, const wnpu_audio *audio, float *probabi
     for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
         probability[i] = wd_mean_probability(r, i);
     }
-    r->stats.audio_ms = ru_end_ms(r);
+    r->now.stats.audio_ms = ru_end_ms(r);
     return ru_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled")
                            : np_check_required(&r->bridge, &r->error);
 }
@@ -29518,12 +29529,12 @@ static void wi_set_choice_text(ru_run *r, const se_choice *c)
     h->sum_logprob = c->logprob[0];
     h->first_logprob = h->n > 0 ? mt_log1(h->probability[0] > 1e-30f ? h->probability[0] : 1e-30f)
                                 : 0.0f;
-    memset(&r->text.origin, 0, sizeof r->text.origin);
-    r->text.origin.mean_logprob = h->n > 0 ? se_mean_logprob(h) : 0.0f;
-    r->text.origin.no_speech = r->text.search.fed_no_speech;
-    r->text.origin.compression_ratio = wd_compression(r, h);
-    r->text.origin.first_logprob = h->first_logprob;
-    r->text.origin.accepted = 1;
+    memset(&r->work.origin, 0, sizeof r->work.origin);
+    r->work.origin.mean_logprob = h->n > 0 ? se_mean_logprob(h) : 0.0f;
+    r->work.origin.no_speech = r->text.search.fed_no_speech;
+    r->work.origin.compression_ratio = wd_compression(r, h);
+    r->work.origin.first_logprob = h->first_logprob;
+    r->work.origin.accepted = 1;
 }
 
 static int wi_choose_phrase(ru_run *r)
@@ -29532,7 +29543,7 @@ static int wi_choose_phrase(ru_run *r)
     se_choice found;
     se_prompt prompt;
     int64_t end = ru_end_ms(r);
-    wd_make_prompt(r, r->context.n_previous + r->context.n_initial > 0, &prompt);
+    wd_make_prompt(r, r->state.n_previous + r->work.n_initial > 0, &prompt);
     if (prompt.n + r->rules.trie.depth > r->engine.model->n_text_ctx) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "the prompt's %lu and a phrase's %u tokens do "
                       "not fit into the decoder's context of %u", (unsigned long)prompt.n,
@@ -29548,20 +29559,20 @@ static int wi_choose_phrase(ru_run *r)
     c.n_prompt = prompt.n;
     c.sot = prompt.sot;
     se_choose(&c, &found);
-    r->stats.tokens += r->text.search.steps;
-    r->stats.prompt_tokens += r->text.search.prompt_tokens;
+    r->now.stats.tokens += r->text.search.steps;
+    r->now.stats.prompt_tokens += r->text.search.prompt_tokens;
     if (ru_cancelled(r)) {
         return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
     }
-    r->phrase.choice.struct_size = sizeof r->phrase.choice;
-    r->phrase.choice.best = found.phrase[0];
-    r->phrase.choice.second = found.phrase[1];
-    r->phrase.choice.best_logprob = found.logprob[0];
-    r->phrase.choice.second_logprob = found.logprob[1];
-    r->phrase.choice.margin = found.logprob[0] - found.logprob[1];
-    r->phrase.choice.no_speech = r->text.search.fed_no_speech;
+    r->work.choice.struct_size = sizeof r->work.choice;
+    r->work.choice.best = found.phrase[0];
+    r->work.choice.second = found.phrase[1];
+    r->work.choice.best_logprob = found.logprob[0];
+    r->work.choice.second_logprob = found.logprob[1];
+    r->work.choice.margin = found.logprob[0] - found.logprob[1];
+    r->work.choice.no_speech = r->text.search.fed_no_speech;
     wi_set_choice_text(r, &found);
-    r->text.origin.prompted = prompt.sot > 0;
+    r->work.origin.prompted = prompt.sot > 0;
     wd_align(r, aw_frames(r)); /* samples after the window's last frame are not read */
     if (ru_cancelled(r)) {
         return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
@@ -29579,8 +29590,8 @@ static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phra
     r->params.vad = 0; /* it chooses in any case */
     r->params.voices = 0;
     status = wi_open(r, audio);
-    r->stats.audio_in_ms += ru_elapsed_ms(&since);
-    r->audio.n_ahead = 0; /* samples after 30 s are not used */
+    r->now.stats.audio_in_ms += ru_elapsed_ms(&since);
+    r->state.at.n_ahead = 0; /* samples after 30 s are not used */
     status = status == WNPU_OK ? wi_add_phrases(r, "phrases", phrases, n) : status;
     if (status != WNPU_OK) {
         wi_finish_language(r);
@@ -29594,7 +29605,7 @@ static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phra
     }
     status = ru_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled")
                              : wi_choose_phrase(r);
-    r->stats.decoder_ms += ru_elapsed_ms(&since);
+    r->now.stats.decoder_ms += ru_elapsed_ms(&since);
     wi_finish_language(r);
     return lg_finish(r, status);
 }
@@ -29639,7 +29650,6 @@ static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_co
     r->context.prompt = ar_carve(arena, m->n_text_ctx, sizeof(int32_t));
     r->text.compress = ar_carve(arena, 1, sizeof(zl_work));
     r->text.buffer = ar_carve(arena, 2 * ZL_MAX, 1);
-    r->language.sums = ar_carve(arena, RU_LANGUAGES, sizeof(float));
     va_carve(arena, &r->audio.voice, c->batch > 0 ? VA_LONG_HISTORY : VA_HISTORY);
     vc_carve(arena, &r->voices, c->voice_dimension, c->max_turns);
 }
@@ -29681,9 +29691,7 @@ static void wi_wipe(ru_run *r)
     if (r->text.kept_size > 0) {
         ar_wipe(r->text.kept, r->text.kept_size);
     }
-    ar_wipe(&r->tentative, sizeof r->tentative);
-    ar_wipe(&r->pieces, sizeof r->pieces);
-    ar_wipe(&r->confirmed, sizeof r->confirmed);
+    ar_wipe(&r->state, sizeof *r - offsetof(ru_run, state));
     vc_wipe(&r->voices);
     va_wipe(&r->audio.voice);
     ar_wipe(r->text.hypothesis, sizeof *r->text.hypothesis);
@@ -29769,60 +29777,60 @@ static void tt_clear(ru_run *r)
 /* ---- events ---- */
 
 /* Adds an utterance. If there is no room, the oldest one that is not an event yet is dropped. */
-static void tt_begin_utterance(ru_tentative *t, int64_t t0_ms)
+static void tt_begin_utterance(ru_live *l, int64_t t0_ms)
 {
-    if (t->n_utterances == RU_UTTERANCES) {
-        memmove(t->utterance + 1, t->utterance + 2, (RU_UTTERANCES - 2) * sizeof t->utterance[0]);
-        t->n_utterances--;
+    if (l->n_utterances == RU_UTTERANCES) {
+        memmove(l->utterance + 1, l->utterance + 2, (RU_UTTERANCES - 2) * sizeof l->utterance[0]);
+        l->n_utterances--;
     }
-    t->utterance[t->n_utterances].t0_ms = t0_ms;
-    t->utterance[t->n_utterances++].t1_ms = -1;
+    l->utterance[l->n_utterances].t0_ms = t0_ms;
+    l->utterance[l->n_utterances++].t1_ms = -1;
 }
 
 /* Derives utterances from the detector's new decisions. Called after every window, because the
  * detector's history is hardly longer. */
 static void tt_find_utterances(ru_run *r)
 {
-    ru_tentative *t = &r->tentative;
+    ru_live *l = &r->state.live;
     const va_detector *v = &r->audio.voice;
-    t->step = v->step - t->step > v->kept ? v->step - v->kept : t->step;
-    for (; t->step < v->step; t->step++) {
-        int voice = va_speech_steps(v, t->step, t->step + 1) > 0;
+    l->step = v->step - l->step > v->kept ? v->step - v->kept : l->step;
+    for (; l->step < v->step; l->step++) {
+        int voice = va_speech_steps(v, l->step, l->step + 1) > 0;
         int64_t since_ms;
-        t->same = voice != t->speaking ? t->same + 1 : 0;
-        since_ms = (int64_t)(t->step + 1 - t->same) * VA_STEP_MS;
-        if (!t->speaking && t->same >= TT_ONSET_STEPS) {
-            tt_begin_utterance(t, since_ms);
-        } else if (t->speaking && t->same >= aw_steps(t->hangover_ms)) {
-            t->utterance[t->n_utterances - 1].t1_ms = since_ms;
+        l->same = voice != l->speaking ? l->same + 1 : 0;
+        since_ms = (int64_t)(l->step + 1 - l->same) * VA_STEP_MS;
+        if (!l->speaking && l->same >= TT_ONSET_STEPS) {
+            tt_begin_utterance(l, since_ms);
+        } else if (l->speaking && l->same >= aw_steps(l->hangover_ms)) {
+            l->utterance[l->n_utterances - 1].t1_ms = since_ms;
         } else {
             continue;
         }
-        t->speaking = !t->speaking;
-        t->same = 0;
+        l->speaking = !l->speaking;
+        l->same = 0;
     }
-    if (t->speaking && r->audio.detector_done) { /* the recording has ended */
-        t->utterance[t->n_utterances - 1].t1_ms = (int64_t)(t->step - t->same) * VA_STEP_MS;
-        t->speaking = 0;
-        t->same = 0;
+    if (l->speaking && r->state.detector_done) { /* the recording has ended */
+        l->utterance[l->n_utterances - 1].t1_ms = (int64_t)(l->step - l->same) * VA_STEP_MS;
+        l->speaking = 0;
+        l->same = 0;
     }
 }
 
 /* Makes events of what has been found, up to the next end of an utterance. */
-static void tt_report_utterance(ru_tentative *t)
+static void tt_report_utterance(ru_live *l, uint32_t *events)
 {
-    if (t->n_utterances == 0) {
+    if (l->n_utterances == 0) {
         return;
     }
-    if (t->utterance_t0_ms != t->utterance[0].t0_ms) {
-        t->events |= WNPU_EVENT_SPEECH_START;
+    if (l->reported.t0_ms != l->utterance[0].t0_ms) {
+        *events |= WNPU_EVENT_SPEECH_START;
     }
-    t->utterance_t0_ms = t->utterance[0].t0_ms;
-    t->utterance_t1_ms = t->utterance[0].t1_ms;
-    if (t->utterance_t1_ms >= 0) {
-        t->n_utterances--;
-        memmove(t->utterance, t->utterance + 1, t->n_utterances * sizeof t->utterance[0]);
-        t->events |= WNPU_EVENT_UTTERANCE_END | (t->n_utterances > 0 ? WNPU_EVENT_MORE : 0u);
+    l->reported = l->utterance[0];
+    if (l->reported.t1_ms >= 0) {
+        l->n_utterances--;
+        memmove(l->utterance, l->utterance + 1, l->n_utterances * sizeof l->utterance[0]);
+        memset(&l->utterance[l->n_utterances], 0, sizeof l->utterance[0]);
+        *events |= WNPU_EVENT_UTTERANCE_END | (l->n_utterances > 0 ? WNPU_EVENT_MORE : 0u);
     }
 }
 
@@ -29918,10 +29926,10 @@ static void tt_show(ru_run *r, int complete)
 static void tt_show_confirmed(ru_run *r)
 {
     ru_tentative *t = &r->tentative;
-    const ru_confirmed *c = &r->confirmed;
+    const ru_confirmed *c = &r->state.confirmed;
     tt_set_latest(r, c->tokens, c->n);
     t->confirmed = t->n_latest;
-    tt_set_latest(r, c->tokens, t->step_ms > 0 ? c->n_said : c->n);
+    tt_set_latest(r, c->tokens, r->state.live.step_ms > 0 ? c->n_said : c->n);
     tt_set_text(r, t->latest, t->n_latest, t->confirmed);
     t->t0_ms = ru_recording_ms(r, 0);
     t->t1_ms = c->point_ms;
@@ -30033,9 +30041,9 @@ static void tt_decode(ru_run *r, const float *span, size_t content, int complete
     float probability[RU_LANGUAGES], no_speech;
     se_hypothesis *h = r->text.hypothesis;
     tt_encode(r, span, content);
-    if (r->language.id < 0 && !ru_cancelled(r)) {
+    if (r->now.language.id < 0 && !ru_cancelled(r)) {
         se_languages(&r->decoder, probability, &no_speech);
-        r->language.id = wd_best_language(r, probability);
+        r->now.language.id = wd_best_language(r, probability);
         se_invalidate(&r->text.search);
     }
     if (!ru_cancelled(r)) {
@@ -30117,10 +30125,10 @@ static void tt_decode_due(ru_run *r, size_t skip, size_t have, int64_t voice_end
     size_t end = tt_find_end(r, voice_end_ms), content = have - skip;
     se_prompt p;
     se_options o;
-    r->audio.frame += skip;
+    r->state.at.frame += skip;
     if (end > skip && end <= have) {
-        r->audio.content = end - skip;
-        wd_make_prompt(r, r->context.n_previous + r->context.n_initial > 0, &p);
+        r->work.content = end - skip;
+        wd_make_prompt(r, r->state.n_previous + r->work.n_initial > 0, &p);
         wd_options(r, r->params.temperature, 0, &o);
         if (se_is_greedy(&r->text.search, &p, &o)) {
             if (f->n == 0 || wd_lookahead_index(r) == f->n) {
@@ -30130,10 +30138,10 @@ static void tt_decode_due(ru_run *r, size_t skip, size_t have, int64_t voice_end
             return;
         }
     }
-    if (voice_end_ms > t->voice_ms && t->t1_ms >= t->audio_ms + t->step_ms &&
+    if (voice_end_ms > t->voice_ms && t->t1_ms >= t->audio_ms + r->state.live.step_ms &&
         (double)(t->t1_ms - t->audio_ms) >= t->cost_ms * TT_BREAK) {
         double since = os_now_ms();
-        r->audio.content = content;
+        r->work.content = content;
         t->audio_ms = t->t1_ms;
         t->voice_ms = voice_end_ms;
         tt_decode(r, span, content,
@@ -30145,17 +30153,17 @@ static void tt_decode_due(ru_run *r, size_t skip, size_t have, int64_t voice_end
 /* Whether there is speech to be shown and time for it. */
 static int tt_is_wanted(const ru_run *r)
 {
-    return r->tentative.step_ms > 0 && !r->tentative.detect_only && r->params.vad &&
-           r->audio.batch < 2 && !r->audio.complete && !r->due &&
-           au_ms(r->audio.stream, ri_ready(&r->ring)) <= r->tentative.step_ms;
+    return r->state.live.step_ms > 0 && !r->state.live.detect_only && r->params.vad &&
+           r->audio.batch < 2 && !r->work.complete && !r->work.due &&
+           au_ms(r->audio.stream, ri_ready(&r->ring)) <= r->state.live.step_ms;
 }
 
 /* After a step, also one that was cancelled: withdraws the text of a window that is final now. */
 static void tt_withdraw(ru_run *r)
 {
-    if (r->tentative.frame != r->audio.frame) {
+    if (r->tentative.frame != r->state.at.frame) {
         tt_clear(r);
-        r->tentative.frame = r->audio.frame;
+        r->tentative.frame = r->state.at.frame;
     }
 }
 
@@ -30164,14 +30172,14 @@ static int tt_update(ru_run *r)
 {
     ru_tentative *t = &r->tentative;
     const ru_position here = wi_get_position(r);
-    const wnpu_stats stats = r->stats;
-    const ru_language language = r->language;
+    const wnpu_stats stats = r->now.stats;
+    const ru_language language = r->now.language;
     void (*beat)(void *user, float share) = r->engine.beat;
     se_filter filter = r->text.search.filter;
     int64_t begin, end, base = ru_recording_ms(r, 0), silent;
     size_t skip, have = aw_frames(r);
     tt_find_utterances(r);
-    tt_report_utterance(t);
+    tt_report_utterance(&r->state.live, &t->events);
     if (r->params.commit_step_ms > 0) {
         tt_show_confirmed(r);
         return WNPU_OK;
@@ -30193,8 +30201,8 @@ static int tt_update(ru_run *r)
     r->text.search.steps = r->text.search.prompt_tokens = 0;
     r->text.search.filter = filter;
     r->engine.beat = beat;
-    r->language = language;
-    r->stats = stats;
+    r->now.language = language;
+    r->now.stats = stats;
     wi_set_position(r, &here);
     return ru_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : WNPU_OK;
 }
@@ -30231,7 +30239,7 @@ static void st_set_audio(ru_run *r, const wnpu_stream_options *o, wnpu_audio *a)
 /* Checks that a live run with this recording is possible in this session. */
 static int st_check(ru_run *r, const wnpu_audio *a)
 {
-    const ru_tentative *t = &r->tentative;
+    const ru_live *t = &r->state.live;
     size_t least, frame;
     int status = au_check(a, &r->error);
     if (status != WNPU_OK) {
@@ -30264,7 +30272,7 @@ static int st_check(ru_run *r, const wnpu_audio *a)
 /* The parameters of a run of the detector alone: as in wi_detect_speech(), no language is used. */
 static void st_set_detection(ru_run *r)
 {
-    if (r->tentative.detect_only) {
+    if (r->state.live.detect_only) {
         r->params.vad = 1;
         r->params.language = WNPU_LANGUAGE_AUTO;
     }
@@ -30326,19 +30334,19 @@ static int st_begin(ru_run *r, const wnpu_stream_options *o)
     wnpu_audio a;
     int status;
     st_set_audio(r, o, &a);
-    r->tentative.step_ms = o->step_ms;
-    r->tentative.hangover_ms = o->hangover_ms;
-    r->tentative.detect_only = o->detect_only != 0;
-    r->tentative.skip_late = o->skip_late != 0;
-    r->tentative.skipped = 0;
+    r->state.live.step_ms = o->step_ms;
+    r->state.live.hangover_ms = o->hangover_ms;
+    r->state.live.detect_only = o->detect_only != 0;
+    r->state.live.skip_late = o->skip_late != 0;
+    r->state.live.skipped = 0;
     st_set_detection(r);
     status = st_configure(r);
-    if (r->tentative.detect_only) {
-        r->language.probability = 0.0f;
+    if (r->state.live.detect_only) {
+        r->now.language.probability = 0.0f;
     }
     status = status == WNPU_OK ? st_check(r, &a) : status;
     status = status == WNPU_OK ? wi_set_hotwords(r) : status;
-    r->fingerprint = status == WNPU_OK ? pm_fingerprint(&r->params) : 0;
+    r->state.fingerprint = status == WNPU_OK ? pm_fingerprint(&r->params) : 0;
     status = status == WNPU_OK ? st_keep_text(r) : status;
     status = status == WNPU_OK ? au_open(r->audio.stream, &a, &r->error) : status;
     if (status != WNPU_OK) {
@@ -30348,7 +30356,7 @@ static int st_begin(ru_run *r, const wnpu_stream_options *o)
     r->audio.stream->ready = ri_ready;
     status = aw_begin_audio(r);
     wi_save_checkpoint(r);
-    r->live = RU_LIVE;
+    r->work.live = RU_LIVE;
     ri_open(&r->ring);
     return status;
 }
@@ -30359,7 +30367,7 @@ static int st_resume(ru_run *r)
     wnpu_audio a = r->audio.stream->audio;
     int status;
     st_set_detection(r);
-    if (pm_fingerprint(&r->params) != r->fingerprint) {
+    if (pm_fingerprint(&r->params) != r->state.fingerprint) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "the parameters differ from those that the "
                       "stream was begun with; only callbacks may differ");
     }
@@ -30372,8 +30380,8 @@ static int st_resume(ru_run *r)
     if (status == WNPU_OK) {
         r->audio.stream->ready = ri_ready;
         r->audio.voice.rules = aw_voice_rules(&r->params);
-        r->resumed = 1;
-        r->live = RU_LIVE;
+        r->work.resumed = 1;
+        r->work.live = RU_LIVE;
         if (!r->ring.ended) {
             ri_open(&r->ring);
         }
@@ -30392,14 +30400,14 @@ static int st_detect(ru_run *r)
     while (status == WNPU_OK && !ru_cancelled(r) && frames > 0 &&
            (status = aw_detect_all(r)) == WNPU_OK) {
         tt_find_utterances(r);
-        frames = aw_frames(r) == ML_FRAMES || r->audio.complete ? aw_frames(r) : 0;
+        frames = aw_frames(r) == ML_FRAMES || r->work.complete ? aw_frames(r) : 0;
         status = frames > 0 ? aw_advance(r, frames) : WNPU_OK;
     }
     if (status == WNPU_OK && ru_cancelled(r)) {
         status = er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
     }
-    if (status == WNPU_OK && r->audio.complete) {
-        r->audio.spans_passed = 0;
+    if (status == WNPU_OK && r->work.complete) {
+        r->state.spans_passed = 0;
         status = lg_cover(r, ru_end_ms(r), WNPU_REASON_NO_TEXT);
     }
     wi_save_checkpoint(r); /* also if cancelled, for the spans that were found */
@@ -30418,21 +30426,21 @@ static int st_run(ru_run *r, int finish)
 {
     double since = os_now_ms();
     int status;
-    r->resumed |= r->stop_requested;
-    r->stop_requested = 0;
-    r->reported_at = since;
+    r->work.resumed |= r->work.stop_requested;
+    r->work.stop_requested = 0;
+    r->work.reported_at = since;
     r->bridge.fell_back = 0;
-    r->due = 0;
+    r->work.due = 0;
     wi_load_checkpoint(r);
     memset(&r->store.rest, 0, sizeof r->store.rest);
     status = aw_fill(r);
-    r->stats.audio_in_ms += ru_elapsed_ms(&since);
+    r->now.stats.audio_in_ms += ru_elapsed_ms(&since);
     if (status == WNPU_OK) {
         wi_save_checkpoint(r);
-        status = r->tentative.detect_only ? st_detect(r)
+        status = r->state.live.detect_only ? st_detect(r)
                                           : wi_run_windows(r, finish ? NULL : st_after_window);
     } else {
-        r->resumable = 0;
+        r->work.resumable = 0;
     }
     return status;
 }
@@ -30440,14 +30448,14 @@ static int st_run(ru_run *r, int finish)
 /* A run that cannot continue remains as it is until it is finished. */
 static int st_step(ru_run *r)
 {
-    int status = r->resumable ? st_run(r, 0) : r->live_status;
+    int status = r->work.resumable ? st_run(r, 0) : r->work.live_status;
     tt_withdraw(r);
     if (status == WNPU_OK) {
-        r->tentative.events |= r->due ? WNPU_EVENT_MORE : 0u;
+        r->tentative.events |= r->work.due ? WNPU_EVENT_MORE : 0u;
         status = tt_update(r);
     }
-    r->live_status = status;
-    if (r->resumable) {
+    r->work.live_status = status;
+    if (r->work.resumable) {
         lg_set_open_end(r);
     } else {
         (void)lg_finish(r, status);
@@ -30465,21 +30473,21 @@ static int st_end(ru_run *r)
 /* Runs the rest of the recording. If the call is cancelled, it can be repeated. */
 static int st_finish(ru_run *r)
 {
-    int status = r->live_status;
+    int status = r->work.live_status;
     tt_clear(r);
     ri_end(&r->ring);
-    if (r->resumable) {
-        status = r->live_status = st_run(r, 1);
+    if (r->work.resumable) {
+        status = r->work.live_status = st_run(r, 1);
     }
-    if (status == WNPU_OK || !r->resumable) {
-        r->live = 0;
+    if (status == WNPU_OK || !r->work.resumable) {
+        r->work.live = 0;
         ri_close(&r->ring);
     }
     if (status == WNPU_OK) {
         wi_finish_language(r);
     }
     status = lg_finish(r, status);
-    if (status == WNPU_INCOMPLETE && r->tentative.detect_only) { /* text was not requested */
+    if (status == WNPU_INCOMPLETE && r->state.live.detect_only) { /* text was not requested */
         er_clear(&r->error);
         status = WNPU_OK;
     }
@@ -30503,7 +30511,7 @@ static int st_finish(ru_run *r)
  *  what is passed to wnpu_resume() again: the parameters, of which there
  *  is a fingerprint, and the recording.
  * ====================================================================== */
-#define SN_VERSION 8u
+#define SN_VERSION 9u
 #define SN_MAX_SAMPLE 64.0f /* much more than a clamped sample can become by resampling */
 
 static const unsigned char sn_magic[8] = {0x89, 'W', 'N', 'P', 'U', 'S', '\n', 0x1a};
@@ -30526,12 +30534,6 @@ typedef struct sn_ring {
     uint64_t frames, lost, passed, silent, delivered, ended, n_losses, n_spans;
     uint64_t at[RI_LOSSES], total[RI_LOSSES]; /* of the losses */
     ri_span span[RI_SPANS];
-    int32_t step_ms, hangover_ms, detect_only, skip_late; /* of wnpu_stream_options */
-    uint32_t skipped;       /* this and the rest: of ru_tentative */
-    int32_t speaking;
-    uint64_t step, same;
-    uint64_t n_utterances;
-    ru_utterance reported, utterance[RU_UTTERANCES];
 } sn_ring;
 
 typedef struct sn_list {
@@ -30539,15 +30541,14 @@ typedef struct sn_list {
 } sn_list;
 
 typedef struct sn_state {
-    uint64_t fingerprint, frame, n_samples, n_ahead, n_previous, window, loop_cuts;
-    int64_t last_ms, covered_ms, covered_text_ms, last_return_ms, limit_ms, cut_ms;
-    uint64_t spans_passed;
+    ru_state run;
+    int64_t last_ms;        /* of the aligner */
     uint64_t consumed, frames, n_raw; /* of the source; n_raw: frames in raw */
     uint64_t n_resampler, real; /* floats in the resampler's window */
     uint64_t used, count;   /* of the store */
     sn_list speech, ledger;
     uint32_t format, rate, channels, phase;
-    int32_t channel, reader, ended, detector_done;
+    int32_t channel, reader, ended, reserved;
     uint64_t opposed;
     int32_t used_channel;
     uint32_t scale;
@@ -30556,8 +30557,6 @@ typedef struct sn_state {
     int32_t task, vad;      /* of wnpu_params: what functions that read results need */
     uint64_t layout;        /* of the source */
     va_image voice;
-    ru_checkpoint checkpoint;
-    ru_confirmed confirmed;
     sn_ring ring;
 } sn_state;
 
@@ -30587,8 +30586,8 @@ static void sn_transfer_all(sn_cursor *w, ru_run *r, sn_state *s)
     ri_ring *q = &r->ring;
     unsigned char *back = r->store.base + r->store.size;
     sn_transfer(w, s, sizeof *s);
-    sn_transfer(w, r->context.previous, (size_t)s->n_previous * sizeof(int32_t));
-    sn_transfer(w, r->audio.samples, (size_t)(s->n_samples + s->n_ahead) * sizeof(float));
+    sn_transfer(w, r->context.previous, s->run.n_previous * sizeof(int32_t));
+    sn_transfer(w, r->audio.samples, (s->run.at.n_samples + s->run.at.n_ahead) * sizeof(float));
     sn_transfer(w, a->window + a->at, (size_t)s->n_resampler * sizeof(float));
     sn_transfer(w, r->audio.voice.x, (size_t)s->voice.have * sizeof(float));
     sn_transfer(w, r->audio.voice.history, r->audio.voice.kept);
@@ -30710,62 +30709,32 @@ static void sn_get_ring(const ri_ring *q, sn_ring *s)
     memcpy(s->span, q->span, q->n_spans * sizeof q->span[0]);
 }
 
-static void sn_get_tentative(const ru_tentative *t, sn_ring *s)
-{
-    s->step_ms = t->step_ms;
-    s->hangover_ms = t->hangover_ms;
-    s->detect_only = t->detect_only;
-    s->skip_late = t->skip_late;
-    s->skipped = t->skipped;
-    s->speaking = t->speaking;
-    s->step = t->step;
-    s->same = t->same;
-    s->reported.t0_ms = t->utterance_t0_ms;
-    s->reported.t1_ms = t->utterance_t1_ms;
-    s->n_utterances = t->n_utterances;
-    memcpy(s->utterance, t->utterance, t->n_utterances * sizeof t->utterance[0]);
-}
-
 static void sn_get_state(const ru_run *r, sn_state *s)
 {
+    const ru_language *language = &r->state.checkpoint.language;
     memset(s, 0, sizeof *s);
-    if (r->live) {
+    s->run = r->state;
+    if (r->work.live) {
         sn_get_ring(&r->ring, &s->ring);
-        sn_get_tentative(&r->tentative, &s->ring);
+    } else {
+        ru_begin_live(&s->run.live);
     }
-    s->fingerprint = r->fingerprint;
-    s->frame = r->audio.frame;
-    s->n_samples = r->audio.n_samples;
-    s->n_ahead = r->audio.n_ahead;
-    s->n_previous = r->context.n_previous;
-    s->window = r->text.window;
-    s->loop_cuts = r->text.loop_cuts;
     s->last_ms = r->text.aligner.last_ms;
-    s->covered_ms = r->ledger.covered_ms;
-    s->covered_text_ms = r->ledger.covered_text_ms;
-    s->last_return_ms = r->ledger.last_return_ms;
-    s->limit_ms = r->audio.limit_ms;
-    s->cut_ms = r->audio.cut_ms;
-    s->spans_passed = r->audio.spans_passed;
     s->used = r->store.used;
     s->count = r->store.count;
     sn_get_list(&r->store.speech, &s->speech);
     sn_get_list(&r->store.ledger, &s->ledger);
     sn_get_stream(r->audio.stream, s);
-    s->detector_done = r->audio.detector_done;
-    s->language = r->language.id;
-    s->language_probability = r->language.probability;
-    if (r->in_progress_call && r->checkpoint.language_weight > 0.0f) { /* wi_finish_language() */
-        s->language = wd_best_language(r, r->checkpoint.language_sums);
-        s->language_probability = r->checkpoint.language_sums[s->language] /
-                                  r->checkpoint.language_weight;
+    s->language = r->now.language.id;
+    s->language_probability = r->now.language.probability;
+    if (r->work.in_progress_call && language->weight > 0.0f) { /* wi_finish_language() */
+        s->language = wd_best_language(r, language->sums);
+        s->language_probability = language->sums[s->language] / language->weight;
     }
     s->language = s->language < 0 ? 0 : s->language;
     s->task = r->params.task;
     s->vad = r->params.vad;
     va_get_image(&r->audio.voice, &s->voice);
-    s->checkpoint = r->checkpoint;
-    s->confirmed = r->confirmed;
 }
 
 /* Bytes of a snapshot of this state. */
@@ -30843,18 +30812,18 @@ static int sn_check_head(ru_run *r, const wnpu_config *c, const unsigned char *b
 /* Languages and their probabilities. An English-only model has no sums. */
 static int sn_are_languages(const ru_run *r, const sn_state *s)
 {
-    const ru_checkpoint *m = &s->checkpoint;
+    const ru_language *m = &s->run.checkpoint.language;
     const tk_vocab *v = &r->engine.model->vocab;
     int32_t n = v->multilingual ? v->n_languages : 1, least = v->multilingual ? -1 : 0, i;
-    if (m->language < least || m->language >= n || m->rival < -1 || m->rival >= n ||
+    if (m->id < least || m->id >= n || m->rival < -1 || m->rival >= n ||
         s->language < 0 || s->language >= n ||
         !(s->language_probability >= 0.0f && s->language_probability <= 1.001f) ||
-        !(m->language_weight >= 0.0f && m->language_weight < 1e12f) ||
-        (!v->multilingual && m->language_weight > 0.0f)) {
+        !(m->weight >= 0.0f && m->weight < 1e12f) ||
+        (!v->multilingual && m->weight > 0.0f)) {
         return 0;
     }
     for (i = 0; i < (int32_t)RU_LANGUAGES; i++) {
-        if (!(m->language_sums[i] >= 0.0f && m->language_sums[i] < 1e12f)) {
+        if (!(m->sums[i] >= 0.0f && m->sums[i] < 1e12f)) {
             return 0;
         }
     }
@@ -30864,7 +30833,7 @@ static int sn_are_languages(const ru_run *r, const sn_state *s)
 /* Number of samples from the recording's first to the last one read. */
 static uint64_t sn_samples(const sn_state *s)
 {
-    return s->frame * ML_HOP + (s->n_samples - ML_MARGIN) + s->n_ahead;
+    return s->run.at.frame * ML_HOP + (s->run.at.n_samples - ML_MARGIN) + s->run.at.n_ahead;
 }
 
 /* Whether the position of the source matches the samples: exactly, or within the length of the
@@ -30931,7 +30900,7 @@ static int sn_are_tokens(const unsigned char *block, size_t n, const tk_vocab *v
 /* Confirmed words: text and timestamps, before the detector's position. */
 static int sn_are_confirmed(const ru_run *r, const sn_state *s)
 {
-    const ru_confirmed *c = &s->confirmed;
+    const ru_confirmed *c = &s->run.confirmed;
     const tk_vocab *v = &r->engine.model->vocab;
     uint32_t i;
     if (c->n > RU_MAX_PREFIX || c->n > c->n_said || c->n_said > SE_MAX_TOKENS ||
@@ -30951,11 +30920,11 @@ static int sn_are_confirmed(const ru_run *r, const sn_state *s)
 }
 
 /* cut_ms: a step of the detector inside the window, or no cut. */
-static int sn_is_cut(const ru_run *r, const sn_state *s)
+static int sn_is_cut(const ru_run *r, const ru_place *at)
 {
-    int64_t end = (int64_t)s->frame * 10 + ML_FRAMES * 10;
-    return s->cut_ms == 0 || (s->cut_ms == INT64_MAX && r->audio.batch > 0) ||
-           (s->cut_ms > 0 && s->cut_ms <= end && s->cut_ms % VA_STEP_MS == 0);
+    int64_t end = (int64_t)at->frame * 10 + ML_FRAMES * 10;
+    return at->cut_ms == 0 || (at->cut_ms == INT64_MAX && r->audio.batch > 0) ||
+           (at->cut_ms > 0 && at->cut_ms <= end && at->cut_ms % VA_STEP_MS == 0);
 }
 
 /* Counts and times of the run so far, which are only reported. */
@@ -30989,7 +30958,7 @@ static int sn_are_losses(const sn_ring *s)
 }
 
 /* Whether utterances are in order, and only the last one can go on; most: latest time. */
-static int sn_are_utterances(const sn_ring *s, int64_t most)
+static int sn_are_utterances(const ru_live *s, int64_t most)
 {
     const ru_utterance *u = s->utterance, *said = &s->reported;
     int64_t end = said->t1_ms;
@@ -31014,7 +30983,7 @@ static int sn_are_utterances(const sn_ring *s, int64_t most)
 }
 
 /* Whether options and utterances of a live run are valid; decided: steps of the detector. */
-static int sn_is_tentative(const sn_ring *s, uint64_t decided)
+static int sn_is_live(const ru_live *s, uint64_t decided)
 {
     return tt_are_options(s->step_ms, s->hangover_ms) && s->detect_only >> 1 == 0 &&
            s->skip_late >> 1 == 0 && s->speaking >> 1 == 0 && s->step <= decided &&
@@ -31031,13 +31000,16 @@ static int sn_is_ring(const sn_state *state, size_t size, size_t frame)
     size_t i;
     if (s->live == 0) {
         static const sn_ring none;
-        return memcmp(s, &none, sizeof none) == 0;
+        ru_live begin;
+        ru_begin_live(&begin);
+        return memcmp(s, &none, sizeof none) == 0 &&
+               memcmp(&state->run.live, &begin, sizeof begin) == 0;
     }
     if (s->live != 1 || s->size != size || !state->reader || s->ended > 1 ||
         s->frames > size / frame || size / frame < 1 || s->lost > SIZE_MAX / 4 ||
         s->silent > s->passed || s->n_losses > RI_LOSSES || s->n_spans > RI_SPANS ||
         s->delivered != state->consumed + state->n_raw || !sn_are_losses(s) ||
-        !sn_is_tentative(s, va_decided(state->voice.seen))) {
+        !sn_is_live(&state->run.live, va_decided(state->voice.seen))) {
         return 0;
     }
     for (i = 0; i < RI_SPANS; i++) {
@@ -31057,19 +31029,21 @@ static int sn_is_ring(const sn_state *state, size_t size, size_t frame)
  * end. */
 static int sn_are_times(const ru_run *r, const sn_state *s, const rs_ends *ends)
 {
+    const ru_ledger *l = &s->run.ledger;
+    const ru_place *at = &s->run.at;
     uint64_t samples = sn_samples(s);
-    int64_t base = (int64_t)s->frame * 10, end = (int64_t)(samples / (ML_RATE / 1000u));
-    int64_t least = s->ring.detect_only ? 0 : base;
-    return s->covered_ms == ends->ledger_ms && s->covered_ms >= least && s->covered_ms <= end &&
-           s->covered_text_ms >= least && s->covered_text_ms <= end &&
-           s->last_return_ms >= -1 && s->last_return_ms <= end &&
-           s->limit_ms >= -1 && s->limit_ms <= end && s->last_ms >= 0 && s->last_ms <= end &&
+    int64_t base = (int64_t)at->frame * 10, end = (int64_t)(samples / (ML_RATE / 1000u));
+    int64_t least = s->run.live.detect_only ? 0 : base;
+    return l->covered_ms == ends->ledger_ms && l->covered_ms >= least && l->covered_ms <= end &&
+           l->covered_text_ms >= least && l->covered_text_ms <= end &&
+           l->last_return_ms >= -1 && l->last_return_ms <= end &&
+           at->limit_ms >= -1 && at->limit_ms <= end && s->last_ms >= 0 && s->last_ms <= end &&
            (ends->speech_ms % VA_STEP_MS == 0 || (s->ended && ends->speech_ms == end)) &&
-           ends->speech_ms <= end && ends->text_ms <= end && s->spans_passed <= s->speech.count &&
-           sn_is_cut(r, s) && sn_are_stats(&s->checkpoint.stats) &&
-           s->checkpoint.stats.speech_ms <= end &&
-           s->voice.n_pushed <= samples &&
-           (s->voice.n_pushed == 0 || s->voice.n_pushed >= s->frame * ML_HOP) &&
+           ends->speech_ms <= end && ends->text_ms <= end &&
+           s->run.spans_passed <= s->speech.count && sn_is_cut(r, at) &&
+           sn_are_stats(&s->run.checkpoint.stats) &&
+           s->run.checkpoint.stats.speech_ms <= end && s->voice.n_pushed <= samples &&
+           (s->voice.n_pushed == 0 || s->voice.n_pushed >= at->frame * ML_HOP) &&
            va_is_valid_image(&s->voice, s->voice.n_pushed);
 }
 
@@ -31123,14 +31097,18 @@ static int sn_is_valid(const ru_run *r, const unsigned char *block, size_t size)
     rs_ends ends;
     rs_store store;
     uint64_t bytes;
+    const ru_place *at;
     sn_state s;
     memcpy(&s, p, sizeof s);
+    at = &s.run.at;
     p += sizeof s;
-    if (s.frame > (uint64_t)1 << 40 || s.n_samples < ML_MARGIN || s.n_samples > ML_SPAN ||
-        s.n_ahead > (s.n_samples < ML_SPAN ? 0 : r->audio.capacity - ML_SPAN) || s.cut_ms < 0 ||
-        s.n_previous > wd_previous_capacity(r->engine.model) || s.window > INT32_MAX / 2 ||
-        s.loop_cuts > INT32_MAX || s.detector_done >> 1 != 0 || s.voice.have > VA_BUFFER ||
-        (s.detector_done && (!s.ended || s.voice.open)) || s.task >> 1 != 0 || s.vad >> 1 != 0 ||
+    if (at->frame > (uint64_t)1 << 40 || at->n_samples < ML_MARGIN || at->n_samples > ML_SPAN ||
+        at->n_ahead > (at->n_samples < ML_SPAN ? 0 : r->audio.capacity - ML_SPAN) ||
+        at->cut_ms < 0 || s.run.n_previous > wd_previous_capacity(r->engine.model) ||
+        s.run.window > INT32_MAX / 2 || s.run.loop_cuts > INT32_MAX ||
+        s.run.detector_done >> 1 != 0 || s.voice.have > VA_BUFFER ||
+        (s.run.detector_done && (!s.ended || s.voice.open)) || s.task >> 1 != 0 ||
+        s.vad >> 1 != 0 ||
         !sn_is_stream(&s) || !sn_are_languages(r, &s) || !sn_are_confirmed(r, &s) ||
         !sn_is_store(&s, &r->store, &store)) {
         return 0;
@@ -31139,17 +31117,17 @@ static int sn_is_valid(const ru_run *r, const unsigned char *block, size_t size)
     if (!sn_is_ring(&s, r->ring.size, frame)) {
         return 0;
     }
-    floats = (size_t)(s.n_samples + s.n_ahead + s.n_resampler + s.voice.have);
-    bytes = s.n_previous * sizeof(int32_t) + floats * sizeof(float) + r->audio.voice.kept +
+    floats = at->n_samples + at->n_ahead + (size_t)(s.n_resampler + s.voice.have);
+    bytes = s.run.n_previous * sizeof(int32_t) + floats * sizeof(float) + r->audio.voice.kept +
             (s.n_raw + s.ring.frames) * frame + s.used + s.count * sizeof(uint32_t);
-    if (bytes != left || !sn_are_tokens(p, (size_t)s.n_previous, v)) {
+    if (bytes != left || !sn_are_tokens(p, s.run.n_previous, v)) {
         return 0;
     }
-    p += s.n_previous * sizeof(int32_t);
+    p += s.run.n_previous * sizeof(int32_t);
     if (!sn_are_samples(p, floats)) {
         return 0;
     }
-    p += left - (size_t)(s.n_previous * sizeof(int32_t) + s.used + s.count * sizeof(uint32_t) +
+    p += left - (size_t)(s.run.n_previous * sizeof(int32_t) + s.used + s.count * sizeof(uint32_t) +
                          s.ring.frames * frame);
     ends.step_ms = VA_STEP_MS;
     return rs_is_store(&store, p, p + s.used, v, &ends) && sn_are_times(r, &s, &ends);
@@ -31205,22 +31183,6 @@ static void sn_read_ring(ri_ring *q, const sn_ring *s)
     memcpy(q->span, s->span, sizeof q->span);
 }
 
-static void sn_read_tentative(ru_tentative *t, const sn_ring *s)
-{
-    t->step_ms = s->step_ms;
-    t->hangover_ms = s->hangover_ms;
-    t->detect_only = s->detect_only;
-    t->skip_late = s->skip_late;
-    t->skipped = s->skipped;
-    t->speaking = s->speaking;
-    t->step = s->step;
-    t->same = s->same;
-    t->utterance_t0_ms = s->reported.t0_ms;
-    t->utterance_t1_ms = s->reported.t1_ms;
-    t->n_utterances = (size_t)s->n_utterances;
-    memcpy(t->utterance, s->utterance, t->n_utterances * sizeof t->utterance[0]);
-}
-
 /* Loads a block that has passed all checks, after wi_reset(). */
 static void sn_read(ru_run *r, const unsigned char *block)
 {
@@ -31232,44 +31194,29 @@ static void sn_read(ru_run *r, const unsigned char *block)
     if (s.ring.live) {
         ri_prepare(&r->ring, &r->audio.stream->audio);
         sn_read_ring(&r->ring, &s.ring);
-        sn_read_tentative(&r->tentative, &s.ring);
-        r->live = RU_LIVE_RESTORED;
+        r->work.live = RU_LIVE_RESTORED;
     }
     w.in = block;
-    (void)aw_reserve(r, 0, (size_t)(s.n_samples + s.n_ahead));
+    (void)aw_reserve(r, 0, s.run.at.n_samples + s.run.at.n_ahead);
     sn_transfer_all(&w, r, &s);
     (void)sn_is_store(&s, &r->store, &store);
     r->store = store;
-    r->fingerprint = s.fingerprint;
+    r->state = s.run;
     r->params.task = s.task;
     r->params.vad = s.vad;
-    r->audio.frame = s.frame;
-    aw_set_samples(r, (size_t)(s.n_samples + s.n_ahead));
-    r->context.n_previous = (size_t)s.n_previous;
-    r->text.window = (uint32_t)s.window;
-    r->text.loop_cuts = (unsigned)s.loop_cuts;
     r->text.aligner.last_ms = s.last_ms;
-    r->ledger.covered_ms = s.covered_ms;
-    r->ledger.covered_text_ms = s.covered_text_ms;
-    r->ledger.last_return_ms = s.last_return_ms;
-    r->audio.limit_ms = s.limit_ms;
-    r->audio.cut_ms = s.cut_ms;
-    r->audio.spans_passed = (size_t)s.spans_passed;
-    r->audio.detector_done = s.detector_done;
     va_restore(&r->audio.voice, &s.voice);
     r->lookahead.n_decided = 0;
-    r->checkpoint = s.checkpoint;
-    r->confirmed = s.confirmed;
-    aw_pad_silence(r, r->audio.n_samples + r->audio.n_ahead);
+    aw_pad_silence(r, r->state.at.n_samples + r->state.at.n_ahead);
     wi_load_checkpoint(r);
-    r->language.id = s.language;
-    r->language.probability = s.language_probability;
-    if (r->live) {
+    r->now.language.id = s.language;
+    r->now.language.probability = s.language_probability;
+    if (r->work.live) {
         lg_set_open_end(r);
     } else {
         lg_set_rest(r, WNPU_REASON_CANCELLED);
     }
-    r->resumable = 1;
+    r->work.resumable = 1;
 }
 
 /* ======================================================================
@@ -32472,7 +32419,7 @@ static int ap_enter_new(wnpu_session *s)
     if (ap_enter_live(s) != WNPU_OK) {
         return WNPU_E_STATE;
     }
-    if (s->run.live == RU_LIVE) {
+    if (s->run.work.live == RU_LIVE) {
         return ap_leave(s, er_set(&s->run.error, WNPU_E_STATE, "a stream is open; "
                                   "wnpu_stream_finish() or wnpu_reset() ends it"));
     }
@@ -32507,10 +32454,10 @@ static void ap_warn(const wnpu_session *s)
                "have no speaker; raise max_turns", (unsigned)s->run.voices.left_out,
                (unsigned)s->run.voices.n);
     }
-    if (s->run.stats.opposed_ms >= 500) {
+    if (s->run.now.stats.opposed_ms >= 500) {
         er_log(s->config.log, s->config.log_user, WNPU_LOG_WARNING, "the channels cancel each "
                "other in %.1f s of the recording; the loudest one was used there",
-               (double)s->run.stats.opposed_ms / 1e3);
+               (double)s->run.now.stats.opposed_ms / 1e3);
     }
     if (a->scale > 0) {
         er_log(s->config.log, s->config.log_user, WNPU_LOG_WARNING, "the float samples have the "
@@ -32521,16 +32468,16 @@ static void ap_warn(const wnpu_session *s)
 
 static void ap_finish_stats(wnpu_session *s)
 {
-    wnpu_stats *t = &s->run.stats;
+    wnpu_stats *t = &s->run.now.stats;
     t->opposed_ms = (uint32_t)au_ms(s->run.audio.stream, s->run.audio.stream->opposed);
-    if (!s->run.live) {
+    if (!s->run.work.live) {
         ap_warn(s);
     }
     t->isa = (int32_t)s->isa;
     t->threads = (int32_t)s->pool.threads;
-    t->language = s->run.language.id < 0 ? 0 : s->run.language.id; /* not detected before an error
-                                                                      */
-    t->language_probability = s->run.language.probability;
+    t->language = s->run.now.language.id; /* -1: not detected before an error */
+    t->language = t->language < 0 ? 0 : t->language;
+    t->language_probability = s->run.now.language.probability;
     t->total_ms = os_now_ms() - s->begin_ms;
 }
 
@@ -32550,16 +32497,16 @@ static int ap_merge(ru_run *r, int status)
     wnpu_speech_span span;
     size_t i;
     lg_count_unresolved(r);
-    r->stats.audio_ms = end_ms > r->stats.audio_ms ? end_ms : r->stats.audio_ms;
-    r->stats.speech_ms = 0;
+    r->now.stats.audio_ms = end_ms > r->now.stats.audio_ms ? end_ms : r->now.stats.audio_ms;
+    r->now.stats.speech_ms = 0;
     for (i = 0; i < r->store.speech.count; i++) {
         memcpy(&span, rs_list_get(&r->store, &r->store.speech, i), sizeof span);
-        r->stats.speech_ms += span.t1_ms - span.t0_ms;
+        r->now.stats.speech_ms += span.t1_ms - span.t0_ms;
     }
     if (merged != WNPU_OK && status >= 0) {
         return er_set(&r->error, merged, "the result store is full; raise result_bytes");
     }
-    return status == WNPU_OK && r->stats.unresolved_ms > 0 ? lg_set_incomplete(r) : status;
+    return status == WNPU_OK && r->now.stats.unresolved_ms > 0 ? lg_set_incomplete(r) : status;
 }
 
 /* Common part of wnpu_transcribe() and wnpu_detect_speech(). */
@@ -32599,8 +32546,8 @@ WNPU_API int wnpu_transcribe(wnpu_session *session, const wnpu_params *params,
 /* Whether there is a run that can be saved and no call is working on it. */
 static int ap_is_resumable(const wnpu_session *s)
 {
-    return s->run.resumable && !s->run.voices.on && !ap_forked(s) &&
-           (!__atomic_load_n(&s->busy, __ATOMIC_ACQUIRE) || s->run.in_progress_call);
+    return s->run.work.resumable && !s->run.voices.on && !ap_forked(s) &&
+           (!__atomic_load_n(&s->busy, __ATOMIC_ACQUIRE) || s->run.work.in_progress_call);
 }
 
 WNPU_API size_t wnpu_snapshot_size(wnpu_session *session)
@@ -32676,18 +32623,18 @@ WNPU_API int wnpu_resume(wnpu_session *session, const wnpu_params *params, const
         return status;
     }
     er_clear(&session->run.error);
-    if (!session->run.resumable || session->run.live) {
+    if (!session->run.work.resumable || session->run.work.live) {
         return ap_leave(session, er_set(&session->run.error, WNPU_E_STATE, "there is no run that "
                                         "can continue; wnpu_transcribe() starts one, and "
                                         "wnpu_stream_resume() continues a stream"));
     }
-    before = session->run.stats.total_ms;
+    before = session->run.now.stats.total_ms;
     status = ap_params(session, params);
     if (status == WNPU_OK) {
         status = wi_resume(&session->run, audio);
     }
     ap_finish_stats(session);
-    session->run.stats.total_ms += before;
+    session->run.now.stats.total_ms += before;
     return ap_leave(session, status);
 }
 
@@ -32772,7 +32719,7 @@ WNPU_API int wnpu_stream_resume(wnpu_session *session, const wnpu_params *params
     }
     r = &session->run;
     er_clear(&r->error);
-    if (r->live != RU_LIVE_RESTORED) {
+    if (r->work.live != RU_LIVE_RESTORED) {
         return ap_leave(session, er_set(&r->error, WNPU_E_STATE, "no stream was restored"));
     }
     before = r->params;
@@ -32814,21 +32761,21 @@ static int ap_stream_call(wnpu_session *session, uint32_t *events, int (*call)(r
         return WNPU_E_STATE;
     }
     r = &session->run;
-    if (r->live != RU_LIVE) {
-        return ap_leave(session, er_set(&r->error, WNPU_E_STATE, r->live ? "the stream was "
+    if (r->work.live != RU_LIVE) {
+        return ap_leave(session, er_set(&r->error, WNPU_E_STATE, r->work.live ? "the stream was "
                                         "restored; wnpu_stream_resume() continues it"
                                         : "no stream is open; wnpu_stream_begin() begins one"));
     }
-    before = r->stats.total_ms;
+    before = r->now.stats.total_ms;
     lost = ri_load(&r->ring.lost);
     segments = r->store.count;
     r->tentative.events = 0;
-    if (r->resumable) {
+    if (r->work.resumable) {
         er_clear(&r->error);
     }
     status = call(r);
     ap_finish_stats(session);
-    r->stats.total_ms += before;
+    r->now.stats.total_ms += before;
     if (events != NULL) {
         *events = r->tentative.events | (r->store.count > segments ? WNPU_EVENT_COMMITTED : 0u) |
                   (ri_load(&r->ring.lost) != lost ? WNPU_EVENT_OVERRUN : 0u);
@@ -32862,12 +32809,12 @@ WNPU_API int wnpu_get_live(const wnpu_session *session, wnpu_live *live)
         return WNPU_E_ARGUMENT;
     }
     r = &session->run;
-    if (!r->live) {
+    if (!r->work.live) {
         return WNPU_E_STATE;
     }
     memset(&ours, 0, sizeof ours);
-    ours.speaking = r->params.vad && !r->audio.detector_done && r->audio.voice.open;
-    ours.committed_ms = r->ledger.covered_ms;
+    ours.speaking = r->params.vad && !r->state.detector_done && r->audio.voice.open;
+    ours.committed_ms = r->state.ledger.covered_ms;
     ours.audio_ms = lg_read_ms(r);
     ours.lag_ms = au_ms(r->audio.stream, ri_waiting(&r->ring));
     ours.overrun_ms = au_ms(r->audio.stream, ri_load(&r->ring.lost));
@@ -32876,10 +32823,10 @@ WNPU_API int wnpu_get_live(const wnpu_session *session, wnpu_live *live)
     ours.likely_length = r->tentative.likely;
     ours.t0_ms = r->tentative.t0_ms;
     ours.t1_ms = r->tentative.t1_ms;
-    ours.utterance_t0_ms = r->tentative.utterance_t0_ms;
-    ours.utterance_t1_ms = r->tentative.utterance_t1_ms;
+    ours.utterance_t0_ms = r->state.live.reported.t0_ms;
+    ours.utterance_t1_ms = r->state.live.reported.t1_ms;
     ours.revision = r->tentative.revision;
-    ours.skipped = r->tentative.skipped;
+    ours.skipped = r->state.live.skipped;
     ours.confirmed_length = r->tentative.confirmed;
     return er_export(live, &ours, sizeof ours);
 }
@@ -32906,7 +32853,7 @@ WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const
     }
     status = status == WNPU_OK ? wi_choose(&session->run, audio, phrases, n_phrases) : status;
     if (status == WNPU_OK) {
-        (void)er_export(choice, &session->run.phrase.choice, sizeof *choice);
+        (void)er_export(choice, &session->run.work.choice, sizeof *choice);
     }
     ap_finish_stats(session);
     return ap_leave(session, status);
@@ -32932,7 +32879,7 @@ WNPU_API int wnpu_detect_language(wnpu_session *session, const wnpu_audio *audio
         for (i = 0; i < count; i++) {
             probabilities[i] = i < sizeof all / sizeof all[0] ? all[i] : 0.0f;
         }
-        status = session->run.language.id;
+        status = session->run.now.language.id;
     }
     ap_finish_stats(session);
     return ap_leave(session, status);
@@ -32986,9 +32933,9 @@ WNPU_API int wnpu_get_languages(const wnpu_session *session, float *probabilitie
     r = &session->run;
     n = r->engine.model->vocab.n_languages;
     for (i = 0; i < count; i++) {
-        probabilities[i] = i < (size_t)n && r->language.weight > 0.0f
+        probabilities[i] = i < (size_t)n && r->now.language.weight > 0.0f
                                ? wd_mean_probability(r, (int32_t)i)
-                               : (int32_t)i == r->stats.language && n > 0 ? 1.0f : 0.0f;
+                               : (int32_t)i == r->now.stats.language && n > 0 ? 1.0f : 0.0f;
     }
     er_float_put(environment);
     return n;
@@ -33044,7 +32991,7 @@ WNPU_API int wnpu_get_stats(const wnpu_session *session, wnpu_stats *stats)
     if (session == NULL || stats == NULL) {
         return WNPU_E_ARGUMENT;
     }
-    return er_export(stats, &session->run.stats, sizeof *stats);
+    return er_export(stats, &session->run.now.stats, sizeof *stats);
 }
 
 WNPU_API int wnpu_get_memory(const wnpu_session *session, wnpu_memory *memory)
@@ -33135,7 +33082,7 @@ WNPU_API int wnpu_align(wnpu_session *session, const char *const *lines, size_t 
         status = lines[i] == NULL ? er_set(&r->error, WNPU_E_ARGUMENT, "lines[%lu] is NULL",
                                            (unsigned long)i) : WNPU_OK;
     }
-    if (status == WNPU_OK && r->live) {
+    if (status == WNPU_OK && r->work.live) {
         status = er_set(&r->error, WNPU_E_STATE, "the live run is not finished");
     } else if (status == WNPU_OK && r->store.count > 0 && !r->params.words) {
         status = er_set(&r->error, WNPU_E_STATE, "the last run did not measure when words were "
@@ -33150,7 +33097,7 @@ WNPU_API int wnpu_align(wnpu_session *session, const char *const *lines, size_t 
         w.vocab = &r->engine.model->vocab;
         w.store = &r->store;
         w.cancel = &session->cancel;
-        r->resumable = 0; /* it would append to the text */
+        r->work.resumable = 0; /* it would append to the text */
         status = fa_run(&w, lines, n_lines, extra != 0, &session->allocator, &ours, &r->error);
     }
     if (status == WNPU_OK && stats != NULL) {
@@ -33214,12 +33161,12 @@ WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_optio
     if (!wr_are_options(&ours)) {
         return WNPU_E_ARGUMENT;
     }
-    summary.language = session->run.stats.language;
+    summary.language = session->run.now.stats.language;
     summary.task = session->run.params.task;
-    summary.duration_ms = session->run.stats.audio_ms;
+    summary.duration_ms = session->run.now.stats.audio_ms;
     summary.n_languages = wnpu_get_languages(session, languages, RU_LANGUAGES);
-    summary.languages = session->run.language.weight > 0.0f ? languages : NULL;
-    summary.choice = session->run.phrase.choice.struct_size > 0 ? &session->run.phrase.choice
+    summary.languages = session->run.now.language.weight > 0.0f ? languages : NULL;
+    summary.choice = session->run.work.choice.struct_size > 0 ? &session->run.work.choice
                                                                  : NULL;
     environment = er_float_default();
     status = wr_write(&session->run.store, &session->run.engine.model->vocab, &summary, &ours, &at,

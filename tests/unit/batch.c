@@ -231,13 +231,13 @@ static int in_a_pause(void *user, int64_t done_ms, int64_t total_ms)
     size_t i;
     (void)done_ms;
     (void)total_ms;
-    for (i = 0; r->audio.cut_ms < INT64_MAX && i < RATE / 20; i++) {
-        float y = fabsf(w->x[(size_t)r->audio.cut_ms * (RATE / 1000) - RATE / 40 + i]);
+    for (i = 0; r->state.at.cut_ms < INT64_MAX && i < RATE / 20; i++) {
+        float y = fabsf(w->x[(size_t)r->state.at.cut_ms * (RATE / 1000) - RATE / 40 + i]);
         loudest = y > loudest ? y : loudest;
     }
-    T_CHECK(loudest < 0.01f, "cut at %ld ms, where %g is heard", (long)r->audio.cut_ms,
+    T_CHECK(loudest < 0.01f, "cut at %ld ms, where %g is heard", (long)r->state.at.cut_ms,
             (double)loudest);
-    T_CHECK(ru_recording_ms(r, 0) <= r->audio.cut_ms, "a window passes the pause");
+    T_CHECK(ru_recording_ms(r, 0) <= r->state.at.cut_ms, "a window passes the pause");
     return 0;
 }
 
@@ -301,8 +301,9 @@ static void one_text(void)
                     "%zu without", mode, batches[i], again, heard);
             T_CHECK(together == (mode == BEAM ? 0 : batches[i]), "mode %d: %zu windows together",
                     mode, together);
-            T_CHECK(s->run.stats.tokens == one->run.stats.tokens &&
-                    s->run.stats.windows == one->run.stats.windows, "mode %d: other counts", mode);
+            T_CHECK(s->run.now.stats.tokens == one->run.now.stats.tokens &&
+                    s->run.now.stats.windows == one->run.now.stats.windows,
+                    "mode %d: other counts", mode);
             wnpu_session_close(s);
         }
         wnpu_session_close(one);
@@ -324,7 +325,7 @@ static void cut_in_pauses(void)
     p.user = &w;
     status = wnpu_transcribe(s, &p, &a);
     T_CHECK(status == WNPU_OK || status == WNPU_INCOMPLETE, "%s", wnpu_session_error(s));
-    T_CHECK(s->run.stats.windows >= 11, "%u windows", s->run.stats.windows);
+    T_CHECK(s->run.now.stats.windows >= 11, "%u windows", s->run.now.stats.windows);
     wnpu_session_close(s);
     wnpu_model_close(m);
 }

@@ -104,7 +104,7 @@ static void forge(const unsigned char *good, unsigned char *block, size_t n, siz
     T_CHECK(n > 0 && n <= sizeof again && wnpu_snapshot(session, again, n) == WNPU_OK &&
             wnpu_restore(session, again, n) == WNPU_OK, "at %lu: %s", (unsigned long)where,
             wnpu_session_error(session));
-    every = forged_live ? 8 : where < sizeof(sn_head) + offsetof(sn_state, checkpoint) ? 5 : 400;
+    every = forged_live ? 8 : where >= sizeof(sn_head) + sizeof(ru_counts) ? 5 : 400;
     if (taken % every == 1) {
         gone_on++;
         status = forged_live ? finish_live() : run(1, INT64_MAX);
@@ -151,8 +151,12 @@ static void all_words(void)
     memcpy(&s, good + state, sizeof s);
     results = n - (size_t)s.used - (size_t)s.count * sizeof(uint32_t);
     T_CHECK(s.speech.count > 0 && s.ledger.count > 0 && s.voice.seen > 0, "has all parts");
-    replace_words(good, n, state, state + offsetof(sn_state, checkpoint) +
-                  offsetof(ru_checkpoint, language_sums) + 16);
+    replace_words(good, n, state, state + offsetof(ru_counts, language.sums) + 16);
+    replace_words(good, n, state + offsetof(ru_state, fingerprint),
+                  state + offsetof(ru_state, confirmed));
+    replace_words(good, n, state + offsetof(ru_state, live),
+                  state + offsetof(ru_state, live.utterance) + sizeof(ru_utterance));
+    replace_words(good, n, state + offsetof(sn_state, last_ms), state + offsetof(sn_state, ring));
     replace_words(good, n, results, n - results > 1600 ? results + 1600 : n);
     replace_words(good, n, n - s.count * sizeof(uint32_t), n);
     printf("  %d refused, %d taken, %d continued\n", forged_refused, taken, gone_on);
@@ -164,16 +168,18 @@ static void all_words(void)
 static void forged_ring(void)
 {
     static const size_t parts[][2] = {
-        {0, offsetof(sn_ring, at) + 24}, {offsetof(sn_ring, total), offsetof(sn_ring, total) + 24},
-        {offsetof(sn_ring, span), offsetof(sn_ring, span) + 2 * sizeof(ri_span)},
-        {offsetof(sn_ring, step_ms), offsetof(sn_ring, utterance) + 5 * sizeof(ru_utterance)}
+        {offsetof(sn_state, ring), offsetof(sn_state, ring.at) + 24},
+        {offsetof(sn_state, ring.total), offsetof(sn_state, ring.total) + 24},
+        {offsetof(sn_state, ring.span), offsetof(sn_state, ring.span) + 2 * sizeof(ri_span)},
+        {offsetof(sn_state, run.live),
+         offsetof(sn_state, run.live.utterance) + 5 * sizeof(ru_utterance)}
     };
     wnpu_session *own = session;
     wnpu_config c = life_config(1);
     wnpu_stream_options o;
     wnpu_params p;
     unsigned char *good;
-    size_t n, i, at = 0, ring = sizeof(sn_head) + offsetof(sn_state, ring);
+    size_t n, i, at = 0, state = sizeof(sn_head);
     sn_state s;
     c.stream_bytes = 40 * 16000;
     session = life_open(own->run.engine.model, &c);
@@ -195,14 +201,14 @@ static void forged_ring(void)
     good = malloc(n);
     T_CHECK(wnpu_snapshot(session, good, n) == WNPU_OK, "%s", wnpu_session_error(session));
     memcpy(&s, good + sizeof(sn_head), sizeof s);
-    T_CHECK(s.ring.n_losses > 0 && s.ring.n_spans > 0 && s.ring.n_utterances > 1 &&
+    T_CHECK(s.ring.n_losses > 0 && s.ring.n_spans > 0 && s.run.live.n_utterances > 1 &&
             s.ring.frames > 0, "%d losses, %d spans, %d utterances", (int)s.ring.n_losses,
-            (int)s.ring.n_spans, (int)s.ring.n_utterances);
+            (int)s.ring.n_spans, (int)s.run.live.n_utterances);
     T_CHECK(wnpu_reset(session) == WNPU_OK, "%s", wnpu_session_error(session));
     forged_live = 1;
     forged_refused = taken = gone_on = 0;
     for (i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        replace_words(good, n, ring + parts[i][0], ring + parts[i][1]);
+        replace_words(good, n, state + parts[i][0], state + parts[i][1]);
     }
     printf("  %d refused, %d taken, %d continued\n", forged_refused, taken, gone_on);
     T_CHECK(forged_refused > 200 && gone_on > 9, "too few");
@@ -232,14 +238,14 @@ static void forged_pieces(void)
     for (i = 0; i < sizeof off / sizeof off[0]; i++) {
         memcpy(block, good, n);
         memcpy(&s, good + sizeof(sn_head), sizeof s);
-        s.cut_ms = (int64_t)s.frame * 10 + off[i];
+        s.run.at.cut_ms = (int64_t)s.run.at.frame * 10 + off[i];
         memcpy(block + sizeof(sn_head), &s, sizeof s);
         forged_sign(block, n);
         status = wnpu_restore(session, block, n);
-        T_CHECK(status == WNPU_E_ARGUMENT || s.cut_ms % VA_STEP_MS == 0, "%ld ms: %d",
-                (long)s.cut_ms, status);
-        T_CHECK(status != WNPU_OK || run(1, INT64_MAX) >= WNPU_OK, "%ld ms: %s", (long)s.cut_ms,
-                wnpu_session_error(session));
+        T_CHECK(status == WNPU_E_ARGUMENT || s.run.at.cut_ms % VA_STEP_MS == 0, "%ld ms: %d",
+                (long)s.run.at.cut_ms, status);
+        T_CHECK(status != WNPU_OK || run(1, INT64_MAX) >= WNPU_OK, "%ld ms: %s",
+                (long)s.run.at.cut_ms, wnpu_session_error(session));
     }
     T_CHECK(wnpu_restore(session, good, n) == WNPU_OK && run(1, INT64_MAX) >= WNPU_OK, "%s",
             wnpu_session_error(session));

@@ -156,11 +156,11 @@ static void end_of_confirmed_words(void)
     r->text.aligner.words = words;
     r->text.aligner.n_words = 2;
     r->text.aligner.from[1] = 1;
-    r->audio.content = 1200;
-    r->confirmed.n = 1;
+    r->work.content = 1200;
+    r->state.confirmed.n = 1;
     for (last_ms = 0; last_ms <= 12000; last_ms += 4000) {
         size_t n = 0, frames, want = last_ms == 0 ? 120 : last_ms == 12000 ? 0 : (size_t)last_ms / 10;
-        r->confirmed.last_ms = last_ms;
+        r->state.confirmed.last_ms = last_ms;
         frames = wd_find_scroll(r, 1, &n);
         T_CHECK(frames == want && n == 1, "%d ms: %lu frames", (int)last_ms, (unsigned long)frames);
     }
@@ -186,11 +186,11 @@ static void beginning_of_next_window(void)
     }
     for (i = 1; i <= 4; i++) {
         size_t n = 0, want = i > 2 ? 1000 : 0;
-        r->confirmed.n = i;
-        r->audio.content = 2000;
+        r->state.confirmed.n = i;
+        r->work.content = 2000;
         T_CHECK(wd_find_scroll(r, 0, &n) == want && n == (i > 2), "%d words: %d tokens", (int)i,
                 (int)n);
-        r->audio.content = WD_LATE_FRAMES;
+        r->work.content = WD_LATE_FRAMES;
         T_CHECK(wd_find_scroll(r, 0, &n) > 0 && n > 0, "%d words: %d tokens", (int)i, (int)n);
     }
     free(r);
@@ -210,11 +210,11 @@ static void words_that_wait(void)
     r->params.hold_ms = 500;
     r->text.aligner.from[0] = 1;
     r->text.aligner.from[1] = 2;
-    h->tokens[1] = r->confirmed.tokens[1] = 6;
+    h->tokens[1] = r->state.confirmed.tokens[1] = 6;
     h->tokens[2] = 7;
     for (i = 0; i < sizeof of / sizeof of[0]; i++) {
-        r->confirmed.n_said = of[i].before < 0 ? 2 : 3;
-        r->confirmed.tokens[2] = of[i].before < 0 ? 7 : of[i].before;
+        r->state.confirmed.n_said = of[i].before < 0 ? 2 : 3;
+        r->state.confirmed.tokens[2] = of[i].before < 0 ? 7 : of[i].before;
         word.probability = of[i].probability;
         T_CHECK(wd_hold_ms(r, h, &word) == of[i].ms, "%d: %d ms", (int)i,
                 (int)wd_hold_ms(r, h, &word));

@@ -1475,7 +1475,7 @@ static void prompt_layout(void)
             q.n == q.sot + 4 + n_given, "and what is given");
     wd_make_prompt(r, 0, &q);
     T_CHECK(q.sot == 0 && q.tokens[0] == v->sot && q.n_before == 0, "without it");
-    r->audio.frame = 1;
+    r->state.at.frame = 1;
     wd_make_prompt(r, 0, &q);
     T_CHECK(q.n_given == 0 && q.n == 3, "the prefix is for the first window");
     memset(said, 0, sizeof said);
@@ -1560,7 +1560,7 @@ static void languages(void)
         if (i < 2) {
             memcpy(r->audio.samples + ML_SPAN - ML_MARGIN, x + (i + 1) * 480000, ML_MARGIN * sizeof *x);
         }
-        r->audio.content = aw_frames(r);
+        r->work.content = aw_frames(r);
         wd_encode(r);
         se_languages(&r->decoder, one, &w);
         w = (1 - w) * (i < 2 ? 30 : 10); /* seconds that are believed to be speech */
@@ -1597,11 +1597,11 @@ static void language_settles(void)
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         wi_reset(r);
         wnpu_params_init(&r->params, sizeof r->params);
-        r->language.id = -1;
+        r->now.language.id = -1;
         T_CHECK(wd_needs_language(r), "nothing is known");
-        r->language.weight = cases[i].seconds;
-        r->language.sums[1] = cases[i].seconds * cases[i].p;
-        r->language.sums[0] = cases[i].seconds - r->language.sums[1];
+        r->now.language.weight = cases[i].seconds;
+        r->now.language.sums[1] = cases[i].seconds * cases[i].p;
+        r->now.language.sums[0] = cases[i].seconds - r->now.language.sums[1];
         wd_decide_language(r);
         T_CHECK(wd_needs_language(r) == !cases[i].told, "case %d", (int)i);
         r->params.language_mode = WNPU_LANGUAGE_EACH;
@@ -1626,13 +1626,14 @@ static void language_changes(void)
     wi_reset(r);
     wnpu_params_init(&r->params, sizeof r->params);
     r->params.vad = 0; /* toys' sounds are no speech */
-    r->language.id = -1;
+    r->now.language.id = -1;
     for (i = 0; i < sizeof windows / sizeof windows[0]; i++) {
         float p[RU_LANGUAGES] = {0};
         p[1] = windows[i].p;
         p[0] = 1 - p[1];
         wd_follow_language(r, p);
-        T_CHECK(r->language.id == windows[i].language, "window %d: language %d", (int)i, r->language.id);
+        T_CHECK(r->now.language.id == windows[i].language, "window %d: language %d", (int)i,
+                r->now.language.id);
     }
     wnpu_session_close(s);
     wnpu_model_close(m);

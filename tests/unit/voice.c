@@ -726,12 +726,12 @@ static void voice_pauses(void)
     wnpu_session *s = open_detecting(m);
     ru_run *r = &s->run;
     size_t i;
-    r->audio.detector_done = 1;
+    r->state.detector_done = 1;
     for (i = 0; i < sizeof spans / sizeof spans[0]; i++) {
         T_CHECK(rs_list_add(&r->store, &r->store.speech, &spans[i]) == WNPU_OK, "stored");
     }
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        int64_t at = aw_find_pause(r, r->audio.spans_passed, cases[i].from, cases[i].to,
+        int64_t at = aw_find_pause(r, r->state.spans_passed, cases[i].from, cases[i].to,
                                    cases[i].pause);
         T_CHECK(at == cases[i].answer, "case %d: %ld, not %ld", (int)i, (long)at,
                 (long)cases[i].answer);
