@@ -25882,6 +25882,9 @@ typedef struct ru_audio {
     va_detector voice;      /* It has processed the samples up to aw_detected(), the fewest from
                                which the window's end can be decided: whatever is asked of it has
                                the same answer, however much more has been read. */
+    ru_lookahead ahead;
+    const struct ru_position *current; /* the run's window while later ones are encoded; else
+                                          NULL */
 } ru_audio;
 
 /* Tokens before a window's text; how many: in ru_state and ru_work. */
@@ -26069,7 +26072,6 @@ typedef struct ru_run {
     lr_rules rules;
     rs_store store;
     sp_kept kept;           /* results that those of the run are appended to */
-    ru_lookahead lookahead;
     ri_ring ring;           /* of a live run */
     ru_audio audio;
     ru_context context;
@@ -26080,7 +26082,6 @@ typedef struct ru_run {
     wnpu_params params;
     int *cancel;            /* atomic */
     wnpu_error error;
-    const ru_position *current; /* the run's window while later ones are encoded; else NULL */
     /* ---- state: see ru_begin() ---- */
     ru_state state;
     ru_counts now;
@@ -26122,15 +26123,15 @@ static lr_hotwords ru_hotwords(const wnpu_params *p)
 }
 
 /* The script of the text of the current language. */
-static int32_t ru_script(const ru_run *r)
+static int32_t ru_script(const ru_language *spoken, const wnpu_params *params)
 {
-    int32_t language = r->now.language.id;
-    return language == TK_CHINESE || language == TK_CANTONESE ? r->params.script : WNPU_SCRIPT_ANY;
+    int32_t language = spoken->id;
+    return language == TK_CHINESE || language == TK_CANTONESE ? params->script : WNPU_SCRIPT_ANY;
 }
 
-static int ru_cancelled(const ru_run *r)
+static int ru_cancelled(const int *cancel)
 {
-    return __atomic_load_n(r->cancel, __ATOMIC_RELAXED);
+    return __atomic_load_n(cancel, __ATOMIC_RELAXED);
 }
 
 /* Milliseconds since *since, which is set to now. */
@@ -26142,15 +26143,15 @@ static double ru_elapsed_ms(double *since)
 }
 
 /* Converts a time in the window to one in the recording. No other function does. */
-static int64_t ru_recording_ms(const ru_run *r, int64_t ms_in_window)
+static int64_t ru_recording_ms(const ru_place *at, int64_t ms_in_window)
 {
-    return (int64_t)(r->state.at.frame * ML_HOP / (ML_RATE / 1000u)) + ms_in_window;
+    return (int64_t)(at->frame * ML_HOP / (ML_RATE / 1000u)) + ms_in_window;
 }
 
 /* End of the audio read so far, at most that of the window. No segment ends later. */
-static int64_t ru_end_ms(const ru_run *r)
+static int64_t ru_end_ms(const ru_place *at)
 {
-    return ru_recording_ms(r, (int64_t)((r->state.at.n_samples - ML_MARGIN) / (ML_RATE / 1000u)));
+    return ru_recording_ms(at, (int64_t)((at->n_samples - ML_MARGIN) / (ML_RATE / 1000u)));
 }
 
 /* ======================================================================
@@ -26187,34 +26188,36 @@ static int64_t ru_end_ms(const ru_run *r)
 
 /* ---- voice activity ---- */
 
-static int aw_store_speech(ru_run *r, const wnpu_speech_span *found)
+static int aw_store_speech(wnpu_stats *stats, rs_store *store, wnpu_error *error,
+                           const wnpu_speech_span *found)
 {
-    r->now.stats.speech_ms += found->t1_ms - found->t0_ms;
-    if (rs_list_add(&r->store, &r->store.speech, found) != WNPU_OK) {
-        return er_set(&r->error, WNPU_E_FULL, "the result store is full after %lu stretches of "
-                      "speech; raise result_bytes", (unsigned long)r->store.speech.count);
+    stats->speech_ms += found->t1_ms - found->t0_ms;
+    if (rs_list_add(store, &store->speech, found) != WNPU_OK) {
+        return er_set(error, WNPU_E_FULL, "the result store is full after %lu stretches of "
+                      "speech; raise result_bytes", (unsigned long)store->speech.count);
     }
     return WNPU_OK;
 }
 
-static int aw_add_speech(ru_run *r, const va_span *span)
+static int aw_add_speech(ru_audio *a, wnpu_stats *stats, rs_store *store, wnpu_error *error,
+                         const va_span *span)
 {
     wnpu_speech_span found;
-    int64_t end = (int64_t)(r->audio.voice.n_pushed / (ML_RATE / 1000u));
+    int64_t end = (int64_t)(a->voice.n_pushed / (ML_RATE / 1000u));
     found.t0_ms = (int64_t)span->first * VA_STEP_MS;
     found.t1_ms = (int64_t)span->end * VA_STEP_MS;
     found.t1_ms = found.t1_ms < end ? found.t1_ms : end;
     if (found.t0_ms >= found.t1_ms) {
         return WNPU_OK;
     }
-    if (r->lookahead.active) {
-        if (r->lookahead.n_spans == RU_AHEAD_SPANS) {
+    if (a->ahead.active) {
+        if (a->ahead.n_spans == RU_AHEAD_SPANS) {
             return WNPU_E_FULL; /* no error of the run: the last window is not decided ahead */
         }
-        r->lookahead.span[r->lookahead.n_spans++] = found;
+        a->ahead.span[a->ahead.n_spans++] = found;
         return WNPU_OK;
     }
-    return aw_store_speech(r, &found);
+    return aw_store_speech(stats, store, error, &found);
 }
 
 /* Passes n new samples to the detector; n = 0: the recording has ended. */
@@ -26226,17 +26229,18 @@ static int aw_detect(ru_run *r, const float *samples, size_t n)
     size_t done = 0;
     while (done < n && status == WNPU_OK) {
         done += va_push(&r->audio.voice, samples + done, n - done, &span, &found);
-        status = found ? aw_add_speech(r, &span) : WNPU_OK;
+        status = !found ? WNPU_OK
+                        : aw_add_speech(&r->audio, &r->now.stats, &r->store, &r->error, &span);
     }
     if (n == 0 && !r->state.detector_done) {
         while (status == WNPU_OK && va_finish(&r->audio.voice, &span)) {
-            status = aw_add_speech(r, &span);
+            status = aw_add_speech(&r->audio, &r->now.stats, &r->store, &r->error, &span);
         }
         r->state.detector_done = 1;
         if (status == WNPU_OK && r->store.speech.count == 0 &&
             r->audio.voice.n_pushed <= ML_FRAMES * ML_HOP &&
             va_find_faint(&r->audio.voice, &span)) {
-            status = aw_add_speech(r, &span);
+            status = aw_add_speech(&r->audio, &r->now.stats, &r->store, &r->error, &span);
         }
     }
     r->now.stats.voice_ms += ru_elapsed_ms(&since);
@@ -26244,34 +26248,36 @@ static int aw_detect(ru_run *r, const float *samples, size_t n)
 }
 
 /* Gets speech span number index; returns 0 if there is none. Searches begin at spans_passed. */
-static int aw_get_span(const ru_run *r, size_t index, wnpu_speech_span *span)
+static int aw_get_span(const ru_audio *a, const rs_store *store, size_t index,
+                       wnpu_speech_span *span)
 {
-    const unsigned char *at = rs_list_get(&r->store, &r->store.speech, index);
-    size_t ahead = index - r->store.speech.count;
+    const unsigned char *at = rs_list_get(store, &store->speech, index);
+    size_t ahead = index - store->speech.count;
     if (at != NULL) {
         memcpy(span, at, sizeof *span);
         return 1;
     }
-    if (!r->lookahead.active || ahead >= r->lookahead.n_spans) {
+    if (!a->ahead.active || ahead >= a->ahead.n_spans) {
         return 0;
     }
-    *span = r->lookahead.span[ahead];
+    *span = a->ahead.span[ahead];
     return 1;
 }
 
 /* Up to this time, everything outside speech spans is known to be no speech. */
-static int64_t aw_decided_ms(const ru_run *r)
+static int64_t aw_decided_ms(const ru_audio *a, const ru_state *s)
 {
-    return r->state.detector_done ? INT64_MAX : (int64_t)va_settled(&r->audio.voice) * VA_STEP_MS;
+    return s->detector_done ? INT64_MAX : (int64_t)va_settled(&a->voice) * VA_STEP_MS;
 }
 
 /* The first time from ms on at which there is speech, or the detector is undecided. */
-static int64_t aw_next_speech_ms(const ru_run *r, int64_t ms)
+static int64_t aw_next_speech_ms(const ru_audio *a, const ru_state *s, const rs_store *store,
+                                 int64_t ms)
 {
     wnpu_speech_span span;
     size_t i;
-    int64_t known = aw_decided_ms(r);
-    for (i = r->state.spans_passed; aw_get_span(r, i, &span); i++) {
+    int64_t known = aw_decided_ms(a, s);
+    for (i = s->spans_passed; aw_get_span(a, store, i, &span); i++) {
         if (span.t1_ms > ms) {
             return span.t0_ms > ms ? span.t0_ms : ms;
         }
@@ -26280,15 +26286,16 @@ static int64_t aw_next_speech_ms(const ru_run *r, int64_t ms)
 }
 
 /* End of the last speech that begins before ms, at most ms. Undecided audio counts as speech. */
-static int64_t aw_last_speech_ms(const ru_run *r, int64_t ms)
+static int64_t aw_last_speech_ms(const ru_audio *a, const ru_state *s, const rs_store *store,
+                                 int64_t ms)
 {
     wnpu_speech_span span;
     size_t i;
     int64_t end = 0;
-    if (!r->state.detector_done && r->audio.voice.open) {
+    if (!s->detector_done && a->voice.open) {
         return ms;
     }
-    for (i = r->state.spans_passed; aw_get_span(r, i, &span) && span.t0_ms < ms; i++) {
+    for (i = s->spans_passed; aw_get_span(a, store, i, &span) && span.t0_ms < ms; i++) {
         end = span.t1_ms < ms ? span.t1_ms : ms;
     }
     return end;
@@ -26296,44 +26303,45 @@ static int64_t aw_last_speech_ms(const ru_run *r, int64_t ms)
 
 /* The frame at which the samples begin: that of the window, or of the current one while later ones
  * are encoded ahead. */
-static uint64_t aw_first_frame(const ru_run *r)
+static uint64_t aw_first_frame(const ru_audio *a, const ru_place *at)
 {
-    return r->current != NULL ? r->current->at.frame : r->state.at.frame;
+    return a->current != NULL ? a->current->at.frame : at->frame;
 }
 
 /* Number of samples that have been read, counted from ML_MARGIN before that frame. */
-static size_t aw_have(const ru_run *r)
+static size_t aw_have(const ru_audio *a, const ru_place *place)
 {
-    const ru_place *at = r->current != NULL ? &r->current->at : &r->state.at;
+    const ru_place *at = a->current != NULL ? &a->current->at : place;
     return at->n_samples + at->n_ahead;
 }
 
 /* Those of them that the detector has processed. */
-static size_t aw_detected(const ru_run *r)
+static size_t aw_detected(const ru_audio *a, const ru_place *at)
 {
-    return (size_t)(r->audio.voice.n_pushed - aw_first_frame(r) * ML_HOP) + ML_MARGIN;
+    return (size_t)(a->voice.n_pushed - aw_first_frame(a, at) * ML_HOP) + ML_MARGIN;
 }
 
 /* The samples in [t0_ms, t1_ms) on the recording's clock that are in the window, and their
  * number. */
-static const float *aw_samples_of(const ru_run *r, int64_t t0_ms, int64_t t1_ms, size_t *n)
+static const float *aw_samples_of(const ru_audio *a, const ru_place *at, int64_t t0_ms,
+                                  int64_t t1_ms, size_t *n)
 {
-    int64_t origin = (int64_t)(aw_first_frame(r) * ML_HOP) - (int64_t)ML_MARGIN;
-    int64_t ms = ML_RATE / 1000, have = (int64_t)aw_have(r);
+    int64_t origin = (int64_t)(aw_first_frame(a, at) * ML_HOP) - (int64_t)ML_MARGIN;
+    int64_t ms = ML_RATE / 1000, have = (int64_t)aw_have(a, at);
     int64_t from = t0_ms * ms - origin, to = t1_ms * ms - origin;
     from = from > (int64_t)ML_MARGIN ? from : (int64_t)ML_MARGIN;
     to = to < have ? to : have;
     *n = to > from ? (size_t)(to - from) : 0;
-    return r->audio.samples + (*n > 0 ? from : 0);
+    return a->samples + (*n > 0 ? from : 0);
 }
 
 /* ---- pauses ---- */
 
 /* Mean square of the samples in [t0_ms, t1_ms) on the recording's clock. */
-static double aw_power(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
+static double aw_power(const ru_audio *a, const ru_place *at, int64_t t0_ms, int64_t t1_ms)
 {
     size_t i, n;
-    const float *x = aw_samples_of(r, t0_ms, t1_ms, &n);
+    const float *x = aw_samples_of(a, at, t0_ms, t1_ms, &n);
     double sum = 0.0;
     for (i = 0; i < n; i++) {
         sum += (double)x[i] * (double)x[i];
@@ -26344,16 +26352,16 @@ static double aw_power(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
 /* Begin of the first silence of at least pause_ms between a span of speech and until_ms, or -1. The
  * detector misses faint and distorted voices, so silence also has to be much quieter than the
  * speech, in each block. */
-static int64_t aw_find_silence(const ru_run *r, const wnpu_speech_span *speech, int64_t until_ms,
-                               int64_t pause_ms)
+static int64_t aw_find_silence(const ru_audio *a, const ru_place *place,
+                               const wnpu_speech_span *speech, int64_t until_ms, int64_t pause_ms)
 {
     int64_t from = speech->t1_ms - AW_LEVEL_MS > speech->t0_ms ? speech->t1_ms - AW_LEVEL_MS
                                                                : speech->t0_ms;
     int64_t begin = speech->t1_ms, at, end;
-    double level = until_ms - begin >= pause_ms ? aw_power(r, from, begin) : 0.0;
+    double level = until_ms - begin >= pause_ms ? aw_power(a, place, from, begin) : 0.0;
     for (at = begin; until_ms - begin >= pause_ms; at = end) {
         end = at + AW_BLOCK_MS < until_ms ? at + AW_BLOCK_MS : until_ms;
-        if (aw_power(r, at, end) * AW_QUIETER > level) {
+        if (aw_power(a, place, at, end) * AW_QUIETER > level) {
             begin = end;
         } else if (end - begin >= pause_ms) {
             return begin - speech->t1_ms > AW_TAIL_MS ? begin : speech->t1_ms;
@@ -26363,10 +26371,10 @@ static int64_t aw_find_silence(const ru_run *r, const wnpu_speech_span *speech, 
 }
 
 /* Number of the last span of speech, or that at which searches begin if there is none. */
-static size_t aw_last_span(const ru_run *r)
+static size_t aw_last_span(const ru_audio *a, const ru_state *s, const rs_store *store)
 {
-    size_t n = r->store.speech.count + (r->lookahead.active ? r->lookahead.n_spans : 0);
-    return n > r->state.spans_passed ? n - 1 : r->state.spans_passed;
+    size_t n = store->speech.count + (a->ahead.active ? a->ahead.n_spans : 0);
+    return n > s->spans_passed ? n - 1 : s->spans_passed;
 }
 
 /* Begin of the first silence of at least pause_ms after from_ms and span i, or -1 if there is none.
@@ -26376,9 +26384,10 @@ static int64_t aw_find_pause(const ru_run *r, size_t i, int64_t from_ms, int64_t
                              int64_t pause_ms)
 {
     wnpu_speech_span span;
-    for (; aw_get_span(r, i, &span) && span.t1_ms + pause_ms <= to_ms; i++) {
-        int64_t next = aw_next_speech_ms(r, span.t1_ms);
-        int64_t begin = aw_find_silence(r, &span, next < to_ms ? next : to_ms, pause_ms);
+    for (; aw_get_span(&r->audio, &r->store, i, &span) && span.t1_ms + pause_ms <= to_ms; i++) {
+        int64_t next = aw_next_speech_ms(&r->audio, &r->state, &r->store, span.t1_ms);
+        int64_t begin = aw_find_silence(&r->audio, &r->state.at, &span, next < to_ms ? next : to_ms,
+                                        pause_ms);
         if (begin > from_ms) {
             return begin;
         }
@@ -26387,15 +26396,16 @@ static int64_t aw_find_pause(const ru_run *r, size_t i, int64_t from_ms, int64_t
 }
 
 /* Whether each block of t0_ms..t1_ms is AW_PHRASE_QUIETER than the speech from from_ms to t0_ms. */
-static int aw_is_quiet(const ru_run *r, int64_t from_ms, int64_t t0_ms, int64_t t1_ms)
+static int aw_is_quiet(const ru_audio *a, const ru_place *place, int64_t from_ms, int64_t t0_ms,
+                       int64_t t1_ms)
 {
     double level;
     int64_t at, end;
     from_ms = t0_ms - AW_LEVEL_MS > from_ms ? t0_ms - AW_LEVEL_MS : from_ms;
-    level = aw_power(r, from_ms, t0_ms);
+    level = aw_power(a, place, from_ms, t0_ms);
     for (at = t0_ms; at < t1_ms; at = end) {
         end = at + AW_BLOCK_MS < t1_ms ? at + AW_BLOCK_MS : t1_ms;
-        if (aw_power(r, at, end) * AW_PHRASE_QUIETER > level) {
+        if (aw_power(a, place, at, end) * AW_PHRASE_QUIETER > level) {
             return 0;
         }
     }
@@ -26414,10 +26424,10 @@ static int64_t aw_phrase_pad(int64_t pause_ms)
  * to decide, a pause only has to be quiet, so that it is found when it is pause_ms old. A pause
  * between phrases need not be as quiet as one of aw_find_silence(): no audio next to it is omitted.
  * Depends only on audio before the end of the pause. */
-static int64_t aw_find_phrase_end(const ru_run *r, int64_t base_ms, int64_t from_ms, int64_t to_ms,
-                                  int64_t pause_ms)
+static int64_t aw_find_phrase_end(const ru_audio *a, const ru_place *place, int64_t base_ms,
+                                  int64_t from_ms, int64_t to_ms, int64_t pause_ms)
 {
-    const va_detector *v = &r->audio.voice;
+    const va_detector *v = &a->voice;
     int64_t least = pause_ms - AW_PHRASE_AHEAD_MS, voice = -1, spoken = 0, at;
     int64_t begin = base_ms, end = (int64_t)v->step * VA_STEP_MS;
     for (at = base_ms; at < end; at += VA_STEP_MS) {
@@ -26431,7 +26441,7 @@ static int64_t aw_find_phrase_end(const ru_run *r, int64_t base_ms, int64_t from
             if (begin + pause_ms > to_ms) {
                 return -1;
             }
-            if (aw_is_quiet(r, voice, begin, begin + pause_ms)) {
+            if (aw_is_quiet(a, place, voice, begin, begin + pause_ms)) {
                 return begin;
             }
             begin += AW_BLOCK_MS;
@@ -26441,65 +26451,68 @@ static int64_t aw_find_phrase_end(const ru_run *r, int64_t base_ms, int64_t from
 }
 
 /* Number of detector steps with speech in both t0_ms..t1_ms and the steps first..end-1. */
-static uint64_t aw_speech_steps_in(const ru_run *r, int64_t t0_ms, int64_t t1_ms, uint64_t first,
-                             uint64_t end)
+static uint64_t aw_speech_steps_in(const ru_audio *audio, int64_t t0_ms, int64_t t1_ms,
+                                   uint64_t first, uint64_t end)
 {
     uint64_t a = t0_ms > 0 ? (uint64_t)t0_ms / VA_STEP_MS : 0;
     uint64_t b = t1_ms > 0 ? (uint64_t)t1_ms / VA_STEP_MS : 0;
-    return va_speech_steps(&r->audio.voice, a > first ? a : first, b < end ? b : end);
+    return va_speech_steps(&audio->voice, a > first ? a : first, b < end ? b : end);
 }
 
 /* Milliseconds of speech in t0_ms..t1_ms, not counting the padding of spans. */
-static int64_t aw_speech_ms(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
+static int64_t aw_speech_ms(const ru_audio *a, const ru_state *s, const rs_store *store,
+                            int64_t t0_ms, int64_t t1_ms)
 {
     wnpu_speech_span span;
     uint64_t steps = 0;
     size_t i;
-    for (i = r->state.spans_passed; aw_get_span(r, i, &span) && span.t0_ms < t1_ms; i++) {
-        steps += aw_speech_steps_in(r, t0_ms, t1_ms, (uint64_t)span.t0_ms / VA_STEP_MS,
+    for (i = s->spans_passed; aw_get_span(a, store, i, &span) && span.t0_ms < t1_ms; i++) {
+        steps += aw_speech_steps_in(a, t0_ms, t1_ms, (uint64_t)span.t0_ms / VA_STEP_MS,
                               (uint64_t)span.t1_ms / VA_STEP_MS);
     }
-    if (!r->state.detector_done && r->audio.voice.open) { /* a span that is not in the list yet */
-        steps += aw_speech_steps_in(r, t0_ms, t1_ms, r->audio.voice.first, r->audio.voice.step);
+    if (!s->detector_done && a->voice.open) { /* a span that is not in the list yet */
+        steps += aw_speech_steps_in(a, t0_ms, t1_ms, a->voice.first, a->voice.step);
     }
     return (int64_t)steps * VA_STEP_MS;
 }
 
 /* Share of t0_ms..t1_ms that is speech, 0..1. */
-static float aw_speech_share(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
+static float aw_speech_share(const ru_audio *a, const ru_state *s, const rs_store *store,
+                             int64_t t0_ms, int64_t t1_ms)
 {
-    return t1_ms > t0_ms ? (float)aw_speech_ms(r, t0_ms, t1_ms) / (float)(t1_ms - t0_ms) : 0.0f;
+    float speech = (float)aw_speech_ms(a, s, store, t0_ms, t1_ms);
+    return t1_ms > t0_ms ? speech / (float)(t1_ms - t0_ms) : 0.0f;
 }
 
 /* ---- samples of the window ---- */
 
 /* Sets the number of samples, counted from ML_MARGIN before the window's first frame. */
-static void aw_set_samples(ru_run *r, size_t have)
+static void aw_set_samples(ru_place *at, size_t have)
 {
-    r->state.at.n_samples = have < ML_SPAN ? have : ML_SPAN;
-    r->state.at.n_ahead = have - r->state.at.n_samples;
+    at->n_samples = have < ML_SPAN ? have : ML_SPAN;
+    at->n_ahead = have - at->n_samples;
 }
 
 /* How many of `most` samples fit after the first `have`. They count as written. */
-static size_t aw_reserve(ru_run *r, size_t have, size_t most)
+static size_t aw_reserve(ru_audio *a, size_t have, size_t most)
 {
-    size_t n = r->audio.capacity - have < most ? r->audio.capacity - have : most;
-    r->audio.written = have + n > r->audio.written ? have + n : r->audio.written;
+    size_t n = a->capacity - have < most ? a->capacity - have : most;
+    a->written = have + n > a->written ? have + n : a->written;
     return n;
 }
 
 /* Writes silence after the samples, as far as a window that begins among them reaches. */
-static void aw_pad_silence(ru_run *r, size_t have)
+static void aw_pad_silence(ru_audio *a, size_t have)
 {
-    memset(r->audio.samples + have, 0, aw_reserve(r, have, ML_SPAN) * sizeof(float));
+    memset(a->samples + have, 0, aw_reserve(a, have, ML_SPAN) * sizeof(float));
 }
 
 /* The margin before the recording is its reflected beginning. */
-static void aw_reflect(ru_run *r)
+static void aw_reflect(ru_audio *a)
 {
     size_t i;
     for (i = 1; i <= ML_MARGIN; i++) {
-        r->audio.samples[ML_MARGIN - i] = r->audio.samples[ML_MARGIN + i];
+        a->samples[ML_MARGIN - i] = a->samples[ML_MARGIN + i];
     }
 }
 
@@ -26509,21 +26522,21 @@ static int aw_fill(ru_run *r)
 {
     size_t have = r->state.at.n_samples + r->state.at.n_ahead;
     int64_t n = 1;
-    while (have < r->audio.capacity && n > 0 && !ru_cancelled(r)) {
-        size_t room = aw_reserve(r, have, AW_BLOCK);
+    while (have < r->audio.capacity && n > 0 && !ru_cancelled(r->cancel)) {
+        size_t room = aw_reserve(&r->audio, have, AW_BLOCK);
         n = au_read(r->audio.stream, r->audio.samples + have, room, &r->error);
         if (n < 0) {
             return (int)n;
         }
         have += (size_t)n;
-        aw_set_samples(r, have);
+        aw_set_samples(&r->state.at, have);
     }
     if (n == 0 && r->audio.stream->ended) {
         r->work.complete = 1;
-        aw_pad_silence(r, have);
+        aw_pad_silence(&r->audio, have);
     }
     if (r->state.at.frame == 0) {
-        aw_reflect(r);
+        aw_reflect(&r->audio);
     }
     return WNPU_OK;
 }
@@ -26553,7 +26566,7 @@ static void aw_begin_detector(ru_run *r)
     va_begin(&r->audio.voice, &rules);
     r->state.detector_done = 0;
     r->state.spans_passed = 0;
-    r->lookahead.n_decided = 0;
+    r->audio.ahead.n_decided = 0;
     r->store.speech.count = 0; /* spans found while detecting the language */
     r->now.stats.speech_ms = 0;
 }
@@ -26563,15 +26576,15 @@ static int aw_begin_audio(ru_run *r)
 {
     r->state.at.frame = 0;
     r->work.complete = 0;
-    aw_set_samples(r, ML_MARGIN);
+    aw_set_samples(&r->state.at, ML_MARGIN);
     aw_begin_detector(r);
     return aw_fill(r);
 }
 
 /* Mel frames of real audio in the window, 0..3000. */
-static size_t aw_frames(const ru_run *r)
+static size_t aw_frames(const ru_place *at)
 {
-    size_t n = (r->state.at.n_samples - ML_MARGIN) / ML_HOP;
+    size_t n = (at->n_samples - ML_MARGIN) / ML_HOP;
     return n < ML_FRAMES ? n : ML_FRAMES;
 }
 
@@ -26581,14 +26594,15 @@ static int aw_advance(ru_run *r, size_t frames)
     size_t shift = frames * ML_HOP, have = r->state.at.n_samples + r->state.at.n_ahead;
     wnpu_speech_span span;
     r->state.at.frame += frames;
-    while (aw_get_span(r, r->state.spans_passed, &span) && span.t1_ms <= ru_recording_ms(r, 0)) {
+    while (aw_get_span(&r->audio, &r->store, r->state.spans_passed, &span) &&
+           span.t1_ms <= ru_recording_ms(&r->state.at, 0)) {
         r->state.spans_passed++;
     }
     if (shift + ML_MARGIN >= have) {
-        aw_set_samples(r, ML_MARGIN); /* nothing is left */
+        aw_set_samples(&r->state.at, ML_MARGIN); /* nothing is left */
         return WNPU_OK;
     }
-    aw_set_samples(r, have - shift);
+    aw_set_samples(&r->state.at, have - shift);
     memmove(r->audio.samples, r->audio.samples + shift, (have - shift) * sizeof(float));
     return aw_fill(r);
 }
@@ -26596,38 +26610,40 @@ static int aw_advance(ru_run *r, size_t frames)
 /* ---- where a window is cut ---- */
 
 /* Whether all windows end in pauses, so that they can be decoded together. */
-static int aw_cuts_windows(const ru_run *r)
+static int aw_cuts_windows(const ru_audio *a, const wnpu_params *params)
 {
-    return r->audio.batch > 0 && r->params.vad;
+    return a->batch > 0 && params->vad;
 }
 
 /* Time at which the first pause of pause_ms after least_ms of the window and span i ends it, or
  * -1. */
 static int64_t aw_first_pause_ms(const ru_run *r, size_t i)
 {
-    int64_t base = ru_recording_ms(r, 0), from = base + r->params.least_ms;
-    int64_t to = ru_recording_ms(r, (int64_t)aw_frames(r) * 10), pause = r->params.pause_ms;
+    int64_t base = ru_recording_ms(&r->state.at, 0), from = base + r->params.least_ms;
+    int64_t to = ru_recording_ms(&r->state.at, (int64_t)aw_frames(&r->state.at) * 10);
+    int64_t pause = r->params.pause_ms;
     if (r->params.vad && pause < AW_PHRASE_MS) {
-        int64_t begin = aw_find_phrase_end(r, base, from, to, pause);
+        int64_t begin = aw_find_phrase_end(&r->audio, &r->state.at, base, from, to, pause);
         return begin >= 0 ? begin + aw_phrase_pad(pause) : -1;
     }
     return r->params.vad ? aw_find_pause(r, i, from, to, pause) : -1;
 }
 
 /* Whether this window ends in a pause. */
-static int aw_ends_in_pause(const ru_run *r)
+static int aw_ends_in_pause(const ru_audio *a, const ru_place *at, const ru_work *w,
+                            const wnpu_params *params)
 {
-    return aw_cuts_windows(r) ||
-           r->state.at.cut_ms == ru_recording_ms(r, (int64_t)r->work.content * 10);
+    return aw_cuts_windows(a, params) ||
+           at->cut_ms == ru_recording_ms(at, (int64_t)w->content * 10);
 }
 
 /* The step in first..end-1 at which to end a window: the middle of the last pause of at least
  * AW_SHORT_PAUSE_MS, otherwise of the longest pause. */
-static uint64_t aw_find_cut(const ru_run *r, uint64_t first, uint64_t end)
+static uint64_t aw_find_cut(const ru_audio *a, uint64_t first, uint64_t end)
 {
     uint64_t at = end, longest = 0, begin, i;
     for (i = begin = first; i < end; i++) {
-        if (va_speech_steps(&r->audio.voice, i, i + 1) > 0) {
+        if (va_speech_steps(&a->voice, i, i + 1) > 0) {
             begin = i + 1;
         } else if (i + 1 - begin >= longest || i + 1 - begin >= AW_SHORT_PAUSE_MS / VA_STEP_MS) {
             longest = i + 1 - begin;
@@ -26643,7 +26659,7 @@ static uint64_t aw_find_cut(const ru_run *r, uint64_t first, uint64_t end)
  * division of the recording into reads. Sets *fed to 0 if they have not been read yet. */
 static int aw_feed_detector(ru_run *r, int *fed)
 {
-    size_t at = aw_detected(r), n = aw_have(r) - at;
+    size_t at = aw_detected(&r->audio, &r->state.at), n = aw_have(&r->audio, &r->state.at) - at;
     *fed = n >= VA_BLOCK || (r->work.complete && !r->state.detector_done);
     return *fed ? aw_detect(r, r->audio.samples + at, n < VA_BLOCK ? n : VA_BLOCK) : WNPU_OK;
 }
@@ -26652,7 +26668,7 @@ static int aw_feed_detector(ru_run *r, int *fed)
  * have been searched for it. Pauses before span i were searched already. */
 static int aw_is_decided(const ru_run *r, size_t i)
 {
-    int64_t base = ru_recording_ms(r, 0);
+    int64_t base = ru_recording_ms(&r->state.at, 0);
     if (!r->params.vad) {
         return r->work.complete || r->state.at.n_samples == ML_SPAN;
     }
@@ -26662,19 +26678,19 @@ static int aw_is_decided(const ru_run *r, size_t i)
 }
 
 /* Keeps the detector, which is ahead and has decided the end of a window. */
-static void aw_keep_decided(ru_run *r, uint64_t from, size_t first_span)
+static void aw_keep_decided(ru_audio *a, const ru_state *s, uint64_t from, size_t first_span)
 {
-    ru_lookahead *f = &r->lookahead;
+    ru_lookahead *f = &a->ahead;
     ru_decided *d = &f->decided[f->n_decided];
     if (f->n_decided == RU_AHEAD_DECIDED) {
         return;
     }
     f->n_decided++;
-    d->frame = r->state.at.frame;
+    d->frame = s->at.frame;
     d->from = from;
-    va_get_image(&r->audio.voice, &d->voice);
-    memcpy(d->x, r->audio.voice.x, r->audio.voice.have * sizeof(float));
-    d->detector_done = r->state.detector_done;
+    va_get_image(&a->voice, &d->voice);
+    memcpy(d->x, a->voice.x, a->voice.have * sizeof(float));
+    d->detector_done = s->detector_done;
     d->first_span = first_span;
     d->end_span = f->n_spans;
 }
@@ -26683,7 +26699,7 @@ static void aw_keep_decided(ru_run *r, uint64_t from, size_t first_span)
  * the steps until then. */
 static int aw_take_decided(ru_run *r)
 {
-    const ru_lookahead *f = &r->lookahead;
+    const ru_lookahead *f = &r->audio.ahead;
     int status = WNPU_OK;
     size_t i, k;
     for (i = 0; i < f->n_decided; i++) {
@@ -26693,7 +26709,7 @@ static int aw_take_decided(ru_run *r)
             va_restore(&r->audio.voice, &d->voice);
             r->state.detector_done = d->detector_done;
             for (k = d->first_span; k < d->end_span && status == WNPU_OK; k++) {
-                status = aw_store_speech(r, &f->span[k]);
+                status = aw_store_speech(&r->now.stats, &r->store, &r->error, &f->span[k]);
             }
             return status;
         }
@@ -26703,11 +26719,12 @@ static int aw_take_decided(ru_run *r)
 
 /* Where words of the open window are confirmed next: a step after the beginning of its speech, and
  * then a step after the place before. */
-static int64_t aw_next_point_ms(const ru_run *r)
+static int64_t aw_next_point_ms(const ru_audio *a, const ru_state *s, const rs_store *store,
+                                const wnpu_params *params)
 {
-    int64_t speech = aw_next_speech_ms(r, ru_recording_ms(r, 0));
-    int64_t last = r->state.confirmed.point_ms;
-    int64_t at = (speech > last ? speech : last) + r->params.commit_step_ms;
+    int64_t speech = aw_next_speech_ms(a, s, store, ru_recording_ms(&s->at, 0));
+    int64_t last = s->confirmed.point_ms;
+    int64_t at = (speech > last ? speech : last) + params->commit_step_ms;
     return at - at % VA_STEP_MS;
 }
 
@@ -26716,8 +26733,8 @@ static int64_t aw_next_point_ms(const ru_run *r)
 static int aw_is_point(const ru_run *r)
 {
     int wanted = r->work.points && !r->state.detector_done && r->state.at.limit_ms < 0;
-    int64_t at = wanted ? aw_next_point_ms(r) : INT64_MAX;
-    return at <= ru_recording_ms(r, ML_FRAMES * 10) &&
+    int64_t at = wanted ? aw_next_point_ms(&r->audio, &r->state, &r->store, &r->params) : INT64_MAX;
+    return at <= ru_recording_ms(&r->state.at, ML_FRAMES * 10) &&
            (int64_t)(r->audio.voice.n_pushed / (ML_RATE / 1000u)) >= at + VA_STEP_MS;
 }
 
@@ -26725,18 +26742,19 @@ static int aw_is_point(const ru_run *r)
  * if it cannot be decided yet, words are to be confirmed first, or the recording ends here. */
 static int aw_decide(ru_run *r, size_t *frames)
 {
-    int ahead = r->lookahead.active, fed = 1;
+    int ahead = r->audio.ahead.active, fed = 1;
     int status = ahead || aw_is_decided(r, r->state.spans_passed) ? WNPU_OK : aw_take_decided(r);
     size_t searched = r->state.spans_passed;
     uint64_t from = r->audio.voice.n_pushed;
-    size_t n_spans = r->lookahead.n_spans;
+    size_t n_spans = r->audio.ahead.n_spans;
     *frames = 0;
-    while (status == WNPU_OK && fed && !ru_cancelled(r)) {
-        if (aw_is_decided(r, searched) && aw_frames(r) > 0) {
-            *frames = aw_frames(r);
+    while (status == WNPU_OK && fed && !ru_cancelled(r->cancel)) {
+        if (aw_is_decided(r, searched) && aw_frames(&r->state.at) > 0) {
+            *frames = aw_frames(&r->state.at);
             break;
         }
-        searched = aw_last_span(r); /* only the pause after it can still become longer */
+        searched = aw_last_span(&r->audio, &r->state, &r->store); /* only the pause after it can
+                                                                     still become longer */
         if (aw_is_point(r)) {
             break;
         }
@@ -26744,7 +26762,7 @@ static int aw_decide(ru_run *r, size_t *frames)
         fed = fed && r->params.vad;
     }
     if (ahead && *frames > 0) {
-        aw_keep_decided(r, from, n_spans);
+        aw_keep_decided(&r->audio, &r->state, from, n_spans);
     }
     return status;
 }
@@ -26760,30 +26778,30 @@ static int aw_detect_all(ru_run *r)
 }
 
 /* Exchanges the detector at the current window and the one that is ahead of it. */
-static void aw_swap_detectors(ru_run *r)
+static void aw_swap_detectors(ru_audio *a, ru_state *s)
 {
-    va_detector voice = r->audio.voice;
-    int done = r->state.detector_done;
-    r->audio.voice = r->lookahead.voice;
-    r->state.detector_done = r->lookahead.detector_done;
-    r->lookahead.voice = voice;
-    r->lookahead.detector_done = done;
-    r->lookahead.active = !r->lookahead.active;
+    va_detector voice = a->voice;
+    int done = s->detector_done;
+    a->voice = a->ahead.voice;
+    s->detector_done = a->ahead.detector_done;
+    a->ahead.voice = voice;
+    a->ahead.detector_done = done;
+    a->ahead.active = !a->ahead.active;
 }
 
 /* From here on the detector may be ahead of the current window, until aw_end_ahead(). */
-static void aw_begin_ahead(ru_run *r)
+static void aw_begin_ahead(ru_audio *a, const ru_state *s)
 {
-    va_copy(&r->lookahead.voice, &r->audio.voice);
-    r->lookahead.detector_done = r->state.detector_done;
-    r->lookahead.n_spans = r->lookahead.n_decided = 0;
-    r->lookahead.active = 1;
+    va_copy(&a->ahead.voice, &a->voice);
+    a->ahead.detector_done = s->detector_done;
+    a->ahead.n_spans = a->ahead.n_decided = 0;
+    a->ahead.active = 1;
 }
 
-static void aw_end_ahead(ru_run *r)
+static void aw_end_ahead(ru_audio *a, ru_state *s)
 {
-    if (r->lookahead.active) {
-        aw_swap_detectors(r);
+    if (a->ahead.active) {
+        aw_swap_detectors(a, s);
     }
 }
 
@@ -26793,11 +26811,11 @@ static void aw_end_ahead(ru_run *r)
  * a pause, at the latest after 30 s. */
 static void aw_set_cut(ru_run *r)
 {
-    int64_t base = ru_recording_ms(r, 0), cut = 0;
+    int64_t base = ru_recording_ms(&r->state.at, 0), cut = 0;
     int64_t pause = aw_first_pause_ms(r, r->state.spans_passed);
-    if (aw_cuts_windows(r)) {
+    if (aw_cuts_windows(&r->audio, &r->params)) {
         uint64_t last = (uint64_t)(base + ML_FRAMES * 10) / VA_STEP_MS;
-        uint64_t at = aw_find_cut(r, last - AW_CUT_RANGE_MS / VA_STEP_MS, last);
+        uint64_t at = aw_find_cut(&r->audio, last - AW_CUT_RANGE_MS / VA_STEP_MS, last);
         cut = r->state.at.n_ahead > 0 ? (int64_t)at * VA_STEP_MS : INT64_MAX;
     }
     r->state.at.cut_ms = pause >= 0 && (cut == 0 || pause < cut) ? pause : cut;
@@ -26807,7 +26825,7 @@ static void aw_set_cut(ru_run *r)
  * a window with the same end. */
 static size_t aw_window_frames(ru_run *r, size_t frames)
 {
-    int64_t base = ru_recording_ms(r, 0), end = base + (int64_t)frames * 10;
+    int64_t base = ru_recording_ms(&r->state.at, 0), end = base + (int64_t)frames * 10;
     if (r->state.at.cut_ms <= base) {
         aw_set_cut(r);
     }
@@ -26840,16 +26858,17 @@ static size_t aw_window_frames(ru_run *r, size_t frames)
 /* ---- the ledger ---- */
 
 /* The first loss of live samples that ends after the ledger. Returns 0 if there is none. */
-static int lg_next_loss(ru_run *r, int64_t *begin_ms, int64_t *end_ms)
+static int lg_next_loss(const ru_audio *a, const ru_ledger *ledger, ri_ring *ring,
+                        int64_t *begin_ms, int64_t *end_ms)
 {
-    while (r->ring.n_spans > 0) {
-        const ri_span *lost = &r->ring.span[0];
-        *begin_ms = au_ms(r->audio.stream, lost->first);
-        *end_ms = au_ms(r->audio.stream, lost->end - 1) + 1;
-        if (*end_ms > r->state.ledger.covered_ms) {
+    while (ring->n_spans > 0) {
+        const ri_span *lost = &ring->span[0];
+        *begin_ms = au_ms(a->stream, lost->first);
+        *end_ms = au_ms(a->stream, lost->end - 1) + 1;
+        if (*end_ms > ledger->covered_ms) {
             return 1;
         }
-        ri_drop_span(&r->ring, 0);
+        ri_drop_span(ring, 0);
     }
     return 0;
 }
@@ -26879,7 +26898,7 @@ static int lg_append(ru_run *r, int64_t end_ms, int kind, int reason)
     int64_t begin, end;
     int status = WNPU_OK;
     while (status == WNPU_OK && r->state.ledger.covered_ms < end_ms) {
-        if (!lg_next_loss(r, &begin, &end) || begin >= end_ms) {
+        if (!lg_next_loss(&r->audio, &r->state.ledger, &r->ring, &begin, &end) || begin >= end_ms) {
             status = lg_append_span(r, end_ms, kind, reason);
         } else if (begin > r->state.ledger.covered_ms) {
             status = lg_append_span(r, begin, kind, reason);
@@ -26897,7 +26916,8 @@ static int lg_append(ru_run *r, int64_t end_ms, int kind, int reason)
 static int lg_reason_of_voice(const ru_run *r, int64_t t0_ms, int64_t t1_ms, int whole, int reason)
 {
     return reason == WNPU_REASON_NO_SPEECH &&
-                   (whole || aw_speech_ms(r, t0_ms, t1_ms) > LG_TOLERANCE_MS)
+                   (whole || aw_speech_ms(&r->audio, &r->state, &r->store, t0_ms, t1_ms) >
+                    LG_TOLERANCE_MS)
                ? WNPU_REASON_NO_TEXT : reason;
 }
 
@@ -26905,14 +26925,14 @@ static int lg_reason_of_voice(const ru_run *r, int64_t t0_ms, int64_t t1_ms, int
  * elsewhere a span with the given reason. Undecided audio counts as voice. */
 static int lg_cover(ru_run *r, int64_t end_ms, int reason)
 {
-    int64_t known = aw_decided_ms(r);
+    int64_t known = aw_decided_ms(&r->audio, &r->state);
     int status = WNPU_OK;
     size_t i = r->state.spans_passed;
     while (status == WNPU_OK && r->state.ledger.covered_ms < end_ms) {
         int64_t at = r->state.ledger.covered_ms, end = end_ms;
         wnpu_speech_span span;
         int found, silent, why;
-        while ((found = aw_get_span(r, i, &span)) != 0 && span.t1_ms <= at) {
+        while ((found = aw_get_span(&r->audio, &r->store, i, &span)) != 0 && span.t1_ms <= at) {
             i++;
         }
         silent = r->params.vad && (found ? span.t0_ms > at : known > at);
@@ -26938,13 +26958,14 @@ static int lg_cover(ru_run *r, int64_t end_ms, int reason)
  * decode again, or -1 if that was tried already. Each return begins at least LG_GAP_MS after the
  * previous one, so a recording of n ms has at most n / LG_GAP_MS + 1 of them. Only a window with a
  * return may end where it began, so every run ends. */
-static int lg_find_gap(const ru_run *r, int64_t end_ms, int64_t *begin)
+static int lg_find_gap(const ru_audio *a, const ru_state *s, const rs_store *store,
+                       const wnpu_params *params, int64_t end_ms, int64_t *begin)
 {
-    int64_t from = aw_next_speech_ms(r, r->state.ledger.covered_text_ms);
-    int64_t last = r->state.ledger.last_return_ms;
-    int tried = r->state.at.limit_ms >= 0 || (last >= 0 && from < last + LG_GAP_MS);
+    int64_t from = aw_next_speech_ms(a, s, store, s->ledger.covered_text_ms);
+    int64_t last = s->ledger.last_return_ms;
+    int tried = s->at.limit_ms >= 0 || (last >= 0 && from < last + LG_GAP_MS);
     *begin = -1;
-    if (!r->params.vad || aw_speech_ms(r, r->state.ledger.covered_text_ms, end_ms) < LG_GAP_MS) {
+    if (!params->vad || aw_speech_ms(a, s, store, s->ledger.covered_text_ms, end_ms) < LG_GAP_MS) {
         return 0;
     }
     if (!tried) {
@@ -26956,22 +26977,23 @@ static int lg_find_gap(const ru_run *r, int64_t end_ms, int64_t *begin)
 /* ---- which segments are admitted ---- */
 
 /* End of the audio that the window's text was decoded from. No segment ends later. */
-static int64_t lg_content_end_ms(const ru_run *r)
+static int64_t lg_content_end_ms(const ru_place *at, const ru_work *w)
 {
-    int64_t end = ru_end_ms(r), content = ru_recording_ms(r, (int64_t)r->work.content * 10);
-    return r->work.content < aw_frames(r) && content < end ? content : end;
+    int64_t end = ru_end_ms(at), content = ru_recording_ms(at, (int64_t)w->content * 10);
+    return w->content < aw_frames(at) && content < end ? content : end;
 }
 
 /* Whether a segment begins after the decoded audio, allowing for errors of timestamps. */
-static int lg_is_past_content(const ru_run *r, int64_t t0_ms)
+static int lg_is_past_content(const ru_place *at, const ru_work *w, const wnpu_params *params,
+                              int64_t t0_ms)
 {
-    return r->params.vad && t0_ms >= lg_content_end_ms(r) + LG_TOLERANCE_MS;
+    return params->vad && t0_ms >= lg_content_end_ms(at, w) + LG_TOLERANCE_MS;
 }
 
 /* Whether a segment has symbols, but neither a letter nor a digit of any script. */
-static int lg_has_no_letters(const ru_run *r, const rs_draft *d)
+static int lg_has_no_letters(const en_engine *e, const rs_draft *d)
 {
-    const tk_vocab *v = &r->engine.model->vocab;
+    const tk_vocab *v = &e->model->vocab;
     size_t i, k, length;
     int symbols = 0;
     for (i = 0; i < d->n; i++) {
@@ -27007,20 +27029,22 @@ static int lg_is_last_resort(const rs_origin *o)
 static int lg_is_unreliable(const ru_run *r, const rs_draft *d)
 {
     const wnpu_params *p = &r->params;
-    float around = aw_speech_share(r, ru_recording_ms(r, 0), lg_content_end_ms(r));
+    float around = aw_speech_share(&r->audio, &r->state, &r->store,
+                                   ru_recording_ms(&r->state.at, 0),
+                                   lg_content_end_ms(&r->state.at, &r->work));
     float voice = d->voice > around ? d->voice : around;
     float excess = 2.0f * LG_TOLERANCE_MS / (float)(d->t1_ms - d->t0_ms + 1);
     float voiceless = voice + excess < 1.0f ? 1.0f - voice - excess : 0.0f;
     float doubt = d->origin.no_speech - d->origin.mean_logprob + 0.5f * voiceless;
-    return p->vad && (lg_has_no_letters(r, d) || lg_is_last_resort(&d->origin) ||
+    return p->vad && (lg_has_no_letters(&r->engine, d) || lg_is_last_resort(&d->origin) ||
                       (d->echo && !d->origin.accepted) ||
                       doubt > p->no_speech_threshold - p->logprob_threshold);
 }
 
 /* Whether a segment begins with confirmed words: it is stored whatever is thought of it. */
-static int lg_is_confirmed(const ru_run *r, size_t from)
+static int lg_is_confirmed(const ru_confirmed *confirmed, size_t from)
 {
-    return from < r->state.confirmed.n;
+    return from < confirmed->n;
 }
 
 /* Decides whether a segment is stored: *refused is 1 if not. Extends the ledger to the earlier of
@@ -27030,9 +27054,9 @@ static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms
     int64_t begin;
     int reason = WNPU_REASON_PAUSE, status;
     *refused = 0;
-    if (lg_find_gap(r, d->t0_ms, &begin)) {
+    if (lg_find_gap(&r->audio, &r->state, &r->store, &r->params, d->t0_ms, &begin)) {
         reason = WNPU_REASON_NO_TEXT;
-        if (begin >= 0 && !lg_is_confirmed(r, from)) {
+        if (begin >= 0 && !lg_is_confirmed(&r->state.confirmed, from)) {
             r->work.gap_ms = begin; /* later segments wait for the gap, too */
             r->state.at.limit_ms = d->t0_ms;
             r->work.n_final = from;
@@ -27041,7 +27065,8 @@ static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms
         }
     }
     status = lg_cover(r, begins_ms < d->t0_ms ? begins_ms : d->t0_ms, reason);
-    if (status == WNPU_OK && !lg_is_confirmed(r, from) && lg_is_unreliable(r, d)) {
+    if (status == WNPU_OK && !lg_is_confirmed(&r->state.confirmed, from) &&
+        lg_is_unreliable(r, d)) {
         status = lg_cover(r, d->t1_ms, WNPU_REASON_NO_SPEECH);
         *refused = 1;
     }
@@ -27051,10 +27076,12 @@ static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms
 /* Ends a window after its segments: sets how many frames it has used and extends the ledger. */
 static int lg_finish_window(ru_run *r, int silent, size_t *used)
 {
-    int64_t base = ru_recording_ms(r, 0), begin, end = ru_recording_ms(r, (int64_t)*used * 10);
+    int64_t base = ru_recording_ms(&r->state.at, 0), begin;
+    int64_t end = ru_recording_ms(&r->state.at, (int64_t)*used * 10);
     int reason = silent ? WNPU_REASON_NO_SPEECH : WNPU_REASON_PAUSE;
     int limited = r->state.at.limit_ms >= 0 && r->work.gap_ms < 0;
-    if (!silent && r->work.gap_ms < 0 && lg_find_gap(r, end, &begin)) {
+    if (!silent && r->work.gap_ms < 0 &&
+        lg_find_gap(&r->audio, &r->state, &r->store, &r->params, end, &begin)) {
         reason = WNPU_REASON_NO_TEXT;
         if (begin >= base + LG_GAP_MS) {
             r->work.gap_ms = begin;
@@ -27062,7 +27089,7 @@ static int lg_finish_window(ru_run *r, int silent, size_t *used)
     }
     if (r->work.gap_ms >= 0) {
         *used = (size_t)(r->work.gap_ms - base) / 10u;
-        end = ru_recording_ms(r, (int64_t)*used * 10);
+        end = ru_recording_ms(&r->state.at, (int64_t)*used * 10);
         reason = WNPU_REASON_PAUSE;
         r->state.ledger.last_return_ms = r->work.gap_ms;
         r->work.gap_ms = -1;
@@ -27078,9 +27105,11 @@ static int lg_finish_window(ru_run *r, int silent, size_t *used)
 
 /* Beginning of the window's first segment, from t0_ms to t1_ms by timestamps. The first timestamp
  * is limited to max_initial_timestamp_ms, so silence before the first words is removed here. */
-static int64_t lg_first_begin_ms(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
+static int64_t lg_first_begin_ms(const ru_audio *a, const ru_state *s, const rs_store *store,
+                                 const wnpu_params *params, int64_t t0_ms, int64_t t1_ms)
 {
-    int64_t speech = r->params.vad ? aw_next_speech_ms(r, ru_recording_ms(r, 0)) : t0_ms;
+    int64_t speech = params->vad ? aw_next_speech_ms(a, s, store, ru_recording_ms(&s->at, 0))
+                                 : t0_ms;
     return speech > t0_ms && speech < t1_ms ? speech : t0_ms;
 }
 
@@ -27095,7 +27124,7 @@ static void lg_take_turn(ru_run *r, size_t word, int64_t t0_ms, int64_t t1_ms)
 {
     vc_voices *v = &r->voices;
     size_t n, least = VC_LEAST_MS * (ML_RATE / 1000u);
-    const float *samples = aw_samples_of(r, t0_ms, t1_ms, &n);
+    const float *samples = aw_samples_of(&r->audio, &r->state.at, t0_ms, t1_ms, &n);
     int has_vector = 0;
     if (t1_ms - t0_ms < VC_LEAST_MS) {
         return; /* unknown, like whatever is no turn */
@@ -27152,7 +27181,7 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
                           int64_t next_ms)
 {
     const se_hypothesis *h = r->text.hypothesis;
-    int64_t end = lg_content_end_ms(r);
+    int64_t end = lg_content_end_ms(&r->state.at, &r->work);
     rs_draft d;
     sy_style style;
     int stored = 0, status, refused, added;
@@ -27163,29 +27192,32 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
     d.probability = h->probability + from;
     d.n = to - from;
     d.language = r->now.language.id;
-    d.script = ru_script(r);
+    d.script = ru_script(&r->now.language, &r->params);
     style.replace = r->params.replace;
     style.hotwords = ru_hotwords(&r->params);
     style.drop_fillers = r->params.drop_fillers;
     style.language = r->now.language.id;
     d.window = (int32_t)r->state.window;
-    d.window_ms = ru_recording_ms(r, 0);
+    d.window_ms = ru_recording_ms(&r->state.at, 0);
     d.speaker = r->params.speaker;
     d.origin = r->work.origin;
     d.origin.device = r->work.device;
     d.words = NULL;
     d.n_words = 0;
-    begin = from == 0 ? lg_first_begin_ms(r, begin, stop) : begin;
+    if (from == 0) {
+        begin = lg_first_begin_ms(&r->audio, &r->state, &r->store, &r->params, begin, stop);
+    }
     d.word_text = r->text.aligner.text;
     d.at_ms = r->text.aligner.at_ms;
     if (r->params.words) {
         d.words = al_segment(&r->text.aligner, to, next_ms < end ? next_ms : end, &begin, &stop,
                              &d.n_words);
     }
-    if (!lg_is_confirmed(r, from) && (r->work.gap_ms >= 0 || lg_is_past_content(r, t0_ms))) {
+    if (!lg_is_confirmed(&r->state.confirmed, from) &&
+        (r->work.gap_ms >= 0 || lg_is_past_content(&r->state.at, &r->work, &r->params, t0_ms))) {
         return WNPU_OK;
     }
-    d.voice = aw_speech_share(r, d.t0_ms, d.t1_ms);
+    d.voice = aw_speech_share(&r->audio, &r->state, &r->store, d.t0_ms, d.t1_ms);
     d.echo = h->echo > 0 && to >= h->echo;
     status = lg_admit(r, from, &d, begin, &refused);
     if (status != WNPU_OK || refused) {
@@ -27193,7 +27225,7 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
     }
     d.t0_ms = begin;
     d.t1_ms = stop > begin ? stop : begin;
-    d.level = lg_decibels(aw_power(r, d.t0_ms, d.t1_ms));
+    d.level = lg_decibels(aw_power(&r->audio, &r->state.at, d.t0_ms, d.t1_ms));
     status = rs_list_reserve(&r->store, &r->store.ledger);
     status = status == WNPU_OK ? rs_add(&r->store, &r->engine.model->vocab, &d, &stored) : status;
     added = stored;
@@ -27251,7 +27283,7 @@ static int lg_add_segments(ru_run *r, size_t frames, size_t *used, size_t *taken
 {
     const se_hypothesis *h = r->text.hypothesis;
     int32_t t0 = r->engine.model->vocab.timestamp0;
-    int64_t base = ru_recording_ms(r, 0), begin, length = (int64_t)frames * 10, next;
+    int64_t base = ru_recording_ms(&r->state.at, 0), begin, length = (int64_t)frames * 10, next;
     size_t i, last = 0, pairs = 0;
     int status = WNPU_OK, single_end = lg_single_end(h, t0);
     *used = lg_used_frames(h, t0, frames);
@@ -27287,32 +27319,32 @@ static int lg_add_segments(ru_run *r, size_t frames, size_t *used, size_t *taken
 /* ---- silence, and the end of a run ---- */
 
 /* Frames without speech at the beginning of the window, if they are enough to be skipped. */
-static size_t lg_leading_silence(const ru_run *r)
+static size_t lg_leading_silence(const ru_audio *a, const ru_state *s, const rs_store *store)
 {
-    int64_t base = ru_recording_ms(r, 0), silent = aw_next_speech_ms(r, base) - base;
-    return silent >= LG_LEADING_SILENCE_MS && r->state.confirmed.n == 0 ? (size_t)silent / 10u : 0;
+    int64_t base = ru_recording_ms(&s->at, 0), silent = aw_next_speech_ms(a, s, store, base) - base;
+    return silent >= LG_LEADING_SILENCE_MS && s->confirmed.n == 0 ? (size_t)silent / 10u : 0;
 }
 
 /* Returns how many frames without speech to skip at the beginning of the window. If 0, sets how
  * many frames to decode: up to the end of speech if silence follows it. */
 static size_t lg_skip_silence(ru_run *r, size_t frames)
 {
-    int64_t base = ru_recording_ms(r, 0), end, begin, last, known;
+    int64_t base = ru_recording_ms(&r->state.at, 0), end, begin, last, known;
     r->work.content = frames;
     if (!r->params.vad) {
         return 0;
     }
     frames = r->work.content = aw_window_frames(r, frames);
-    end = ru_recording_ms(r, (int64_t)frames * 10);
-    begin = aw_next_speech_ms(r, base);
+    end = ru_recording_ms(&r->state.at, (int64_t)frames * 10);
+    begin = aw_next_speech_ms(&r->audio, &r->state, &r->store, base);
     if (begin >= end && r->state.confirmed.n == 0) {
         return frames;
     }
-    if (lg_leading_silence(r) > 0) {
-        return lg_leading_silence(r);
+    if (lg_leading_silence(&r->audio, &r->state, &r->store) > 0) {
+        return lg_leading_silence(&r->audio, &r->state, &r->store);
     }
-    last = aw_last_speech_ms(r, end);
-    known = aw_decided_ms(r) < end ? aw_decided_ms(r) : end;
+    last = aw_last_speech_ms(&r->audio, &r->state, &r->store, end);
+    known = aw_decided_ms(&r->audio, &r->state) < end ? aw_decided_ms(&r->audio, &r->state) : end;
     if (r->state.at.limit_ms >= 0 && r->state.at.limit_ms < last) {
         last = r->state.at.limit_ms;
     }
@@ -27324,46 +27356,46 @@ static size_t lg_skip_silence(ru_run *r, size_t frames)
 
 /* Length of the audio that has been read, including samples after the window, in which speech spans
  * may have been found. */
-static int64_t lg_read_ms(const ru_run *r)
+static int64_t lg_read_ms(const ru_place *at)
 {
-    size_t n_read = r->state.at.n_samples + r->state.at.n_ahead - ML_MARGIN;
-    return ru_recording_ms(r, (int64_t)(n_read / (ML_RATE / 1000u)));
+    size_t n_read = at->n_samples + at->n_ahead - ML_MARGIN;
+    return ru_recording_ms(at, (int64_t)(n_read / (ML_RATE / 1000u)));
 }
 
 /* Between the steps of a live run the ledger ends where the next window begins. */
-static void lg_set_open_end(ru_run *r)
+static void lg_set_open_end(const ru_place *at, wnpu_stats *stats, rs_store *store)
 {
-    r->now.stats.audio_ms = lg_read_ms(r);
-    memset(&r->store.rest, 0, sizeof r->store.rest);
+    stats->audio_ms = lg_read_ms(at);
+    memset(&store->rest, 0, sizeof store->rest);
 }
 
-static void lg_count_unresolved(ru_run *r)
+static void lg_count_unresolved(wnpu_stats *stats, const rs_store *store)
 {
     wnpu_ledger_span span;
     size_t i;
-    r->now.stats.unresolved_ms = 0;
-    for (i = 0; rs_get_ledger(&r->store, i, &span) == WNPU_OK; i++) {
+    stats->unresolved_ms = 0;
+    for (i = 0; rs_get_ledger(store, i, &span) == WNPU_OK; i++) {
         if (span.kind == WNPU_LEDGER_UNRESOLVED) {
-            r->now.stats.unresolved_ms += span.t1_ms - span.t0_ms;
+            stats->unresolved_ms += span.t1_ms - span.t0_ms;
         }
     }
 }
 
-static int lg_set_incomplete(ru_run *r)
+static int lg_set_incomplete(const wnpu_stats *stats, wnpu_error *error)
 {
-    return er_set(&r->error, WNPU_INCOMPLETE, "%ld ms of speech have no text; the ledger says "
-                  "where", (long)r->now.stats.unresolved_ms);
+    return er_set(error, WNPU_INCOMPLETE, "%ld ms of speech have no text; the ledger says "
+                  "where", (long)stats->unresolved_ms);
 }
 
 /* The last span of the ledger: audio that was read but not covered, with a reason. */
-static void lg_set_rest(ru_run *r, int reason)
+static void lg_set_rest(const ru_state *s, wnpu_stats *stats, rs_store *store, int reason)
 {
-    r->now.stats.audio_ms = lg_read_ms(r);
-    r->store.rest.t0_ms = r->state.ledger.covered_ms;
-    r->store.rest.t1_ms = r->now.stats.audio_ms;
-    r->store.rest.kind = WNPU_LEDGER_UNRESOLVED;
-    r->store.rest.reason = reason;
-    lg_count_unresolved(r);
+    stats->audio_ms = lg_read_ms(&s->at);
+    store->rest.t0_ms = s->ledger.covered_ms;
+    store->rest.t1_ms = stats->audio_ms;
+    store->rest.kind = WNPU_LEDGER_UNRESOLVED;
+    store->rest.reason = reason;
+    lg_count_unresolved(stats, store);
 }
 
 /* Ends the ledger at the end of what was read, however the run ended. If there is no text at all,
@@ -27372,19 +27404,20 @@ static void lg_set_rest(ru_run *r, int reason)
 static int lg_finish(ru_run *r, int status)
 {
     if (status == WNPU_OK) {
-        status = lg_cover(r, ru_end_ms(r), WNPU_REASON_PAUSE);
+        status = lg_cover(r, ru_end_ms(&r->state.at), WNPU_REASON_PAUSE);
     }
     if (status == WNPU_OK && r->params.vad && r->store.count == 0) {
         rs_unresolve_voice(&r->store);
     }
-    lg_set_rest(r, status == WNPU_E_CANCELLED ? WNPU_REASON_CANCELLED
+    lg_set_rest(&r->state, &r->now.stats, &r->store,
+                status == WNPU_E_CANCELLED ? WNPU_REASON_CANCELLED
                 : status == WNPU_E_FULL ? WNPU_REASON_FULL
                 : status == WNPU_E_IO || status == WNPU_E_AUDIO ? WNPU_REASON_INPUT
                 : WNPU_REASON_FAILED);
     if (status != WNPU_OK || r->now.stats.unresolved_ms == 0) {
         return status;
     }
-    return lg_set_incomplete(r);
+    return lg_set_incomplete(&r->now.stats, &r->error);
 }
 
 /* ======================================================================
@@ -27421,18 +27454,19 @@ static size_t wd_previous_capacity(const wnpu_model *m)
 }
 
 /* Appends tokens to the context of the next window, and drops the oldest ones. */
-static void wd_append_context(ru_run *r, const int32_t *tokens, size_t n)
+static void wd_append_context(ru_state *s, const ru_context *context, const en_engine *e,
+                              const int32_t *tokens, size_t n)
 {
-    size_t capacity = wd_previous_capacity(r->engine.model), keep;
+    size_t capacity = wd_previous_capacity(e->model), keep;
     if (n > capacity) {
         tokens += n - capacity;
         n = capacity;
     }
-    keep = r->state.n_previous < capacity - n ? r->state.n_previous : capacity - n;
-    memmove(r->context.previous, r->context.previous + (r->state.n_previous - keep),
+    keep = s->n_previous < capacity - n ? s->n_previous : capacity - n;
+    memmove(context->previous, context->previous + (s->n_previous - keep),
             keep * sizeof(int32_t));
-    memcpy(r->context.previous + keep, tokens, n * sizeof(int32_t));
-    r->state.n_previous = keep + n;
+    memcpy(context->previous + keep, tokens, n * sizeof(int32_t));
+    s->n_previous = keep + n;
 }
 
 /* Composes [<|startofprev|> text] <|startoftranscript|> [language task] [<|notimestamps|>]
@@ -27467,9 +27501,9 @@ static void wd_make_prompt(ru_run *r, int context, se_prompt *p)
     p->n_said = r->state.confirmed.n_said > p->n_given ? r->state.confirmed.n_said - p->n_given : 0;
 }
 
-static int wd_encodes_all(const ru_run *r)
+static int wd_encodes_all(const en_engine *e)
 {
-    return r->engine.positions == r->engine.model->n_audio_ctx;
+    return e->positions == e->model->n_audio_ctx;
 }
 
 /* Encodes samples, of which the first `content` frames count, into the caches of decoder.window.
@@ -27481,7 +27515,7 @@ static void wd_encode_samples(ru_run *r, const float *span, size_t content)
     r->text.span = span;
     en_log_mel(&r->engine, span, content);
     r->now.stats.log_mel_ms += ru_elapsed_ms(&since);
-    bridged = wd_encodes_all(r) && np_begin(&r->bridge);
+    bridged = wd_encodes_all(&r->engine) && np_begin(&r->bridge);
     r->work.device = bridged ? WNPU_DEVICE_ACCEL : WNPU_DEVICE_CPU;
     if (bridged) {
         np_run(&r->bridge);
@@ -27501,7 +27535,7 @@ static void wd_encode_samples(ru_run *r, const float *span, size_t content)
 static void wd_encode(ru_run *r)
 {
     if (r->audio.batch < 2) {
-        r->lookahead.n = 0; /* its caches are overwritten */
+        r->audio.ahead.n = 0; /* its caches are overwritten */
     }
     se_invalidate(&r->text.search);
     wd_encode_samples(r, r->audio.samples, r->work.content);
@@ -27510,17 +27544,17 @@ static void wd_encode(ru_run *r)
 
 /* ---- languages ---- */
 
-static int wd_is_allowed_language(const ru_run *r, int32_t language)
+static int wd_is_allowed_language(const ru_work *w, int32_t language)
 {
-    return language < 0 || !r->work.excluded[language];
+    return language < 0 || !w->excluded[language];
 }
 
 /* The most probable one of the allowed languages. */
-static int32_t wd_best_language(const ru_run *r, const float *probability)
+static int32_t wd_best_language(const ru_work *w, const en_engine *e, const float *probability)
 {
     int32_t i, best = -1;
-    for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
-        if (wd_is_allowed_language(r, i) && (best < 0 || probability[i] > probability[best])) {
+    for (i = 0; i < e->model->vocab.n_languages; i++) {
+        if (wd_is_allowed_language(w, i) && (best < 0 || probability[i] > probability[best])) {
             best = i;
         }
     }
@@ -27530,7 +27564,9 @@ static int32_t wd_best_language(const ru_run *r, const float *probability)
 /* Seconds of speech in the window; without the detector, seconds of audio. */
 static float wd_speech_s(const ru_run *r)
 {
-    int64_t ms = r->params.vad ? aw_speech_ms(r, ru_recording_ms(r, 0), lg_content_end_ms(r))
+    int64_t ms = r->params.vad ? aw_speech_ms(&r->audio, &r->state, &r->store,
+                                              ru_recording_ms(&r->state.at, 0),
+                                              lg_content_end_ms(&r->state.at, &r->work))
                                : (int64_t)r->work.content * 10;
     return (float)ms / 1000.0f;
 }
@@ -27544,7 +27580,7 @@ static int wd_add_detection(ru_run *r, float *probability /* [RU_LANGUAGES] */)
     int32_t i;
     se_languages(&r->decoder, probability, &no_speech);
     se_invalidate(&r->text.search); /* the detection used the decoder */
-    if (ru_cancelled(r)) {
+    if (ru_cancelled(r->cancel)) {
         return 0;
     }
     r->now.stats.prompt_tokens++;
@@ -27558,65 +27594,65 @@ static int wd_add_detection(ru_run *r, float *probability /* [RU_LANGUAGES] */)
 }
 
 /* Mean probability of a language over all windows. */
-static float wd_mean_probability(const ru_run *r, int32_t language)
+static float wd_mean_probability(const ru_language *l, int32_t language)
 {
-    const ru_language *l = &r->now.language;
     return l->weight > 0.0f ? l->sums[language] / l->weight : 0.0f;
 }
 
-static void wd_decide_language(ru_run *r)
+static void wd_decide_language(ru_language *language, const ru_work *w, const en_engine *e)
 {
-    r->now.language.id = wd_best_language(r, r->now.language.sums);
-    r->now.language.probability = wd_mean_probability(r, r->now.language.id);
+    language->id = wd_best_language(w, e, language->sums);
+    language->probability = wd_mean_probability(language, language->id);
 }
 
 /* Whether the language of the recording is certain. A word before a long pause may not be enough;
  * then the following windows are included. */
-static int wd_is_language_certain(const ru_run *r)
+static int wd_is_language_certain(const ru_language *language)
 {
-    return r->now.language.id >= 0 && (r->now.language.weight >= WD_LANGUAGE_MAX_S ||
-           (r->now.language.weight >= WD_LANGUAGE_MIN_S &&
-            wd_mean_probability(r, r->now.language.id) >= WD_LANGUAGE_SURE));
+    return language->id >= 0 && (language->weight >= WD_LANGUAGE_MAX_S ||
+           (language->weight >= WD_LANGUAGE_MIN_S &&
+            wd_mean_probability(language, language->id) >= WD_LANGUAGE_SURE));
 }
 
 /* Whether the language has to be detected before the window is decoded. */
-static int wd_needs_language(const ru_run *r)
+static int wd_needs_language(const ru_language *language, const en_engine *e, const wnpu_params *p)
 {
-    const wnpu_params *p = &r->params;
-    if (p->language != WNPU_LANGUAGE_AUTO || !r->engine.model->vocab.multilingual) {
+    if (p->language != WNPU_LANGUAGE_AUTO || !e->model->vocab.multilingual) {
         return 0;
     }
-    return r->now.language.id < 0 || p->language_mode == WNPU_LANGUAGE_EACH ||
-           (p->language_windows < 2 && !wd_is_language_certain(r));
+    return language->id < 0 || p->language_mode == WNPU_LANGUAGE_EACH ||
+           (p->language_windows < 2 && !wd_is_language_certain(language));
 }
 
 /* Encoder positions of the content and of margin_ms behind it. */
-static size_t wd_some_positions(const ru_run *r, size_t content, size_t margin_ms)
+static size_t wd_some_positions(const en_engine *e, size_t content, size_t margin_ms)
 {
-    const size_t all = r->engine.model->n_audio_ctx;
+    const size_t all = e->model->n_audio_ctx;
     const size_t n = (content / 2 + margin_ms / AL_STEP_MS + 127) / 128 * 128;
     return n < all ? n : all;
 }
 
 /* Encoder positions of a window: all, or with encode_margin_ms those of a short window's content
  * and the margin. */
-static size_t wd_positions(const ru_run *r, size_t content)
+static size_t wd_positions(const ru_audio *a, const ru_language *language, const en_engine *e,
+                           const wnpu_params *params, size_t content)
 {
-    const size_t margin_ms = (size_t)r->params.encode_margin_ms;
-    return margin_ms == 0 || content >= WD_SHORT_FRAMES || r->audio.batch > 0 ||
-           r->params.commit_step_ms > 0 || wd_needs_language(r)
-               ? r->engine.model->n_audio_ctx : wd_some_positions(r, content, margin_ms);
+    const size_t margin_ms = (size_t)params->encode_margin_ms;
+    return margin_ms == 0 || content >= WD_SHORT_FRAMES || a->batch > 0 ||
+           params->commit_step_ms > 0 || wd_needs_language(language, e, params)
+               ? e->model->n_audio_ctx : wd_some_positions(e, content, margin_ms);
 }
 
 /* WNPU_LANGUAGE_EACH: the language changes when another leads clearly, or twice in a row. */
-static void wd_follow_language(ru_run *r, const float *probability)
+static void wd_follow_language(ru_language *language, const ru_work *w, const en_engine *e,
+                               const wnpu_params *params, const float *probability)
 {
-    int32_t best = wd_best_language(r, probability);
-    if (r->now.language.id < 0 || best == r->now.language.rival ||
-        probability[best] - probability[r->now.language.id] >= r->params.language_margin) {
-        r->now.language.id = best;
+    int32_t best = wd_best_language(w, e, probability);
+    if (language->id < 0 || best == language->rival ||
+        probability[best] - probability[language->id] >= params->language_margin) {
+        language->id = best;
     }
-    r->now.language.rival = best != r->now.language.id ? best : -1;
+    language->rival = best != language->id ? best : -1;
 }
 
 /* Detects the language of the window if necessary; to be called before it is decoded. */
@@ -27624,24 +27660,25 @@ static void wd_update_language(ru_run *r)
 {
     float probability[RU_LANGUAGES];
     int32_t confirmed = r->now.language.id;
-    if (!wd_needs_language(r) || !wd_add_detection(r, probability)) {
+    if (!wd_needs_language(&r->now.language, &r->engine, &r->params) ||
+        !wd_add_detection(r, probability)) {
         return;
     }
     if (r->params.language_mode == WNPU_LANGUAGE_EACH) {
-        wd_follow_language(r, probability);
+        wd_follow_language(&r->now.language, &r->work, &r->engine, &r->params, probability);
     } else {
-        wd_decide_language(r);
+        wd_decide_language(&r->now.language, &r->work, &r->engine);
     }
     r->now.language.id = r->state.confirmed.n > 0 ? confirmed : r->now.language.id;
 }
 
 /* Index of the current window in the lookahead, or lookahead.n. */
-static size_t wd_lookahead_index(const ru_run *r)
+static size_t wd_lookahead_index(const ru_audio *a, const ru_place *at, const ru_work *w)
 {
-    const ru_lookahead *f = &r->lookahead;
+    const ru_lookahead *f = &a->ahead;
     size_t i;
-    for (i = 0; i < f->n && (f->frame[i] != r->state.at.frame ||
-                             f->content[i] != r->work.content); i++) {
+    for (i = 0; i < f->n && (f->frame[i] != at->frame ||
+                             f->content[i] != w->content); i++) {
     }
     return i;
 }
@@ -27650,12 +27687,13 @@ static size_t wd_lookahead_index(const ru_run *r)
 
 /* Milliseconds of speech between two encoder positions of the window that begins at step `base`; -1
  * without the detector. */
-static int64_t wd_voice_between(const ru_run *r, uint64_t base, uint32_t from, uint32_t to)
+static int64_t wd_voice_between(const ru_audio *a, const wnpu_params *params, uint64_t base,
+                                uint32_t from, uint32_t to)
 {
-    if (!r->params.vad) {
+    if (!params->vad) {
         return -1;
     }
-    return (int64_t)va_speech_steps(&r->audio.voice, base + from, base + to) * VA_STEP_MS;
+    return (int64_t)va_speech_steps(&a->voice, base + from, base + to) * VA_STEP_MS;
 }
 
 /* Describes part k of a repetition by the path of the aligner: letters, durations and voice. */
@@ -27679,7 +27717,7 @@ static al_part wd_part(const ru_run *r, const int32_t *tokens, const se_parts *p
     to = k + 1 < parts->n ? a->path[end] : a->path[last];
     part.ms = (int64_t)(to - from) * AL_STEP_MS;
     part.inner_ms = (int64_t)(a->path[last] - from) * AL_STEP_MS;
-    part.voice_ms = wd_voice_between(r, base, from, to);
+    part.voice_ms = wd_voice_between(&r->audio, &r->params, base, from, to);
     part.near /= (float)n;
     if (k + 1 == parts->n && last > parts->begin[k]) { /* not counting its last token */
         tk_text(v, tokens[last], &length);
@@ -27691,7 +27729,7 @@ static al_part wd_part(const ru_run *r, const int32_t *tokens, const se_parts *p
 /* Whether the sound of the first n parts of an aligned repetition recurs in the window. */
 static int wd_sound_recurs(ru_run *r, const se_parts *parts, size_t n, size_t window)
 {
-    const ru_lookahead *f = &r->lookahead;
+    const ru_lookahead *f = &r->audio.ahead;
     al_aligner *a = &r->text.aligner;
     const float *span = window == SE_ALONE ? r->text.span
                             : r->audio.samples + (f->frame[window] - r->state.at.frame) * ML_HOP;
@@ -27709,7 +27747,7 @@ static size_t wd_judge(void *user, const int32_t *tokens, se_parts *parts, size_
                        size_t window)
 {
     ru_run *r = user;
-    const ru_lookahead *f = &r->lookahead;
+    const ru_lookahead *f = &r->audio.ahead;
     al_aligner *a = &r->text.aligner;
     const tk_vocab *v = &r->engine.model->vocab;
     size_t frames = window == SE_ALONE ? r->work.content : f->content[window], start, n, k;
@@ -27735,10 +27773,10 @@ static size_t wd_judge(void *user, const int32_t *tokens, se_parts *parts, size_
 
 /* Size of a decoding's text divided by that of its zlib form, as OpenAI's compression_ratio(), but
  * without repetition that is in the audio. */
-static float wd_compression(ru_run *r, const se_hypothesis *h)
+static float wd_compression(const ru_text *decoding, const en_engine *e, const se_hypothesis *h)
 {
-    const tk_vocab *v = &r->engine.model->vocab;
-    char *raw = r->text.buffer, *text = r->text.buffer + ZL_MAX;
+    const tk_vocab *v = &e->model->vocab;
+    char *raw = decoding->buffer, *text = decoding->buffer + ZL_MAX;
     size_t i, length, n = 0, begin = 0;
     for (i = 0; i < h->n; i++) {
         const char *bytes = h->tokens[i] < v->eot && !se_is_confirmed(h, i)
@@ -27758,27 +27796,26 @@ static float wd_compression(ru_run *r, const se_hypothesis *h)
         begin++;
     }
     return n > begin ? (float)(n - begin) /
-                       (float)zl_size(r->text.compress, text + begin, n - begin)
+                       (float)zl_size(decoding->compress, text + begin, n - begin)
                      : 0.0f;
 }
 
-static int wd_has_logprob_gate(const ru_run *r)
+static int wd_has_logprob_gate(const wnpu_params *params)
 {
-    return r->params.logprob_threshold > -INFINITY;
+    return params->logprob_threshold > -INFINITY;
 }
 
 /* OpenAI's rule for silence, applied to the decoding that was kept. */
-static int wd_is_silence(const ru_run *r)
+static int wd_is_silence(const ru_work *w, const wnpu_params *params)
 {
-    return r->work.origin.no_speech > r->params.no_speech_threshold &&
-           !(wd_has_logprob_gate(r) && r->work.origin.mean_logprob > r->params.logprob_threshold);
+    return w->origin.no_speech > params->no_speech_threshold &&
+           !(wd_has_logprob_gate(params) && w->origin.mean_logprob > params->logprob_threshold);
 }
 
 /* Which gates a decoding fails, wnpu_refusal values. Silence fails none, since decoding it again
  * would not be better. */
-static uint32_t wd_refusals(const ru_run *r, const rs_origin *o, int loop)
+static uint32_t wd_refusals(const wnpu_params *p, const rs_origin *o, int loop)
 {
-    const wnpu_params *p = &r->params;
     uint32_t reasons = loop ? WNPU_REFUSED_LOOP : 0;
     if (p->compression_threshold > 0.0f && o->compression_ratio > p->compression_threshold) {
         reasons |= WNPU_REFUSED_COMPRESSION;
@@ -27789,24 +27826,25 @@ static uint32_t wd_refusals(const ru_run *r, const rs_origin *o, int loop)
     if (p->first_logprob_threshold < 0.0f && o->first_logprob < p->first_logprob_threshold) {
         reasons |= WNPU_REFUSED_FIRST_TOKEN;
     }
-    return wd_has_logprob_gate(r) && o->no_speech > p->no_speech_threshold &&
+    return wd_has_logprob_gate(p) && o->no_speech > p->no_speech_threshold &&
            o->mean_logprob < p->logprob_threshold ? 0 : reasons;
 }
 
 /* Whether a rejected decoding is better than the one kept before: no loop before loop, text that
  * does not repeat itself before text that does, then the higher mean log-probability. */
-static int wd_is_better(const ru_run *r, const rs_origin *o, int loop, int old_loop)
+static int wd_is_better(const ru_work *w, const wnpu_params *params, const rs_origin *o, int loop,
+                        int old_loop)
 {
-    float limit = r->params.compression_threshold;
+    float limit = params->compression_threshold;
     int repeats = limit > 0.0f && o->compression_ratio > limit;
-    int old_repeats = limit > 0.0f && r->work.origin.compression_ratio > limit;
+    int old_repeats = limit > 0.0f && w->origin.compression_ratio > limit;
     if (loop != old_loop) {
         return loop < old_loop;
     }
     if (repeats != old_repeats) {
         return repeats < old_repeats;
     }
-    return o->mean_logprob > r->work.origin.mean_logprob;
+    return o->mean_logprob > w->origin.mean_logprob;
 }
 
 /* The last timestamp among the first n tokens, or t0. */
@@ -27820,13 +27858,13 @@ static int32_t wd_last_timestamp(const se_hypothesis *h, size_t n, int32_t t0)
 
 /* Cuts the text before its loop and keeps a timestamp that follows. If there is none, it is set to
  * the beginning of the loop, if that is known. */
-static void wd_cut_loop(const ru_run *r, se_hypothesis *h)
+static void wd_cut_loop(const en_engine *e, const wnpu_params *params, se_hypothesis *h)
 {
-    int32_t t0 = r->engine.model->vocab.timestamp0, at = t0 + (int32_t)h->loop_at;
+    int32_t t0 = e->model->vocab.timestamp0, at = t0 + (int32_t)h->loop_at;
     size_t n = h->loop;
     if (n < h->n && h->tokens[n] >= t0) {
         n++;
-    } else if (n < h->n && h->loop_at > 0 && r->params.timestamps &&
+    } else if (n < h->n && h->loop_at > 0 && params->timestamps &&
                at > wd_last_timestamp(h, n, t0)) {
         h->tokens[n] = at;
         h->probability[n++] = 1.0f;
@@ -27866,7 +27904,7 @@ static void wd_tell(ru_run *r, const char *text, size_t length, int complete)
     memset(&event, 0, sizeof event);
     event.struct_size = (uint32_t)sizeof event;
     event.window = (int32_t)r->state.window;
-    event.window_ms = ru_recording_ms(r, 0);
+    event.window_ms = ru_recording_ms(&r->state.at, 0);
     event.restart = r->pieces.restart;
     event.complete = complete;
     event.text = text;
@@ -27888,7 +27926,7 @@ static void wd_tell_added(ru_run *r)
     size_t n = p->length - p->told;
     p->text[p->length] = '\0';
     p->told = p->length;
-    if (n > 0 && !ru_cancelled(r)) {
+    if (n > 0 && !ru_cancelled(r->cancel)) {
         wd_tell(r, added, n, 0);
     }
 }
@@ -27912,7 +27950,7 @@ static void wd_add_held(ru_run *r, int end)
             p->overflow = 1;
         }
         memcpy(p->text + p->length, code > 0 ? p->held : "\xef\xbf\xbd", bytes);
-        tk_set_script(ru_script(r), p->text + p->length, bytes);
+        tk_set_script(ru_script(&r->now.language, &r->params), p->text + p->length, bytes);
         p->length += bytes;
         p->n_held -= used;
         memmove(p->held, p->held + used, p->n_held);
@@ -27925,7 +27963,7 @@ static void wd_report(ru_run *r, const se_hypothesis *h, int complete)
 {
     ru_pieces *p = &r->pieces;
     const tk_vocab *v = &r->engine.model->vocab;
-    if (ru_cancelled(r)) {
+    if (ru_cancelled(r->cancel)) {
         return; /* the latest token may be from an incomplete step */
     }
     for (; p->n_tokens < h->n; p->n_tokens++) {
@@ -27958,7 +27996,7 @@ static void wd_begin_text(ru_run *r, uint32_t attempt)
     p->n_tokens = p->length = p->told = p->n_held = 0;
     p->overflow = 0;
     p->restart |= attempt == 0 || withdraw;
-    if (withdraw && !ru_cancelled(r)) {
+    if (withdraw && !ru_cancelled(r->cancel)) {
         wd_tell(r, "", 0, 0);
     }
 }
@@ -27995,16 +28033,16 @@ static const se_hypothesis *wd_search(ru_run *r, const se_prompt *p, const se_op
 {
     se_search *s = &r->text.search;
     const se_hypothesis *h;
-    size_t i = wd_lookahead_index(r);
-    if (i == r->lookahead.n || !se_is_greedy(s, p, o)) {
+    size_t i = wd_lookahead_index(&r->audio, &r->state.at, &r->work);
+    if (i == r->audio.ahead.n || !se_is_greedy(s, p, o)) {
         s->listener.function = r->params.on_token != NULL ? wd_listen : NULL;
         s->listener.user = r;
         h = se_run(s, p, o);
         s->listener.function = NULL;
     } else {
-        s->steps += r->lookahead.steps[i];
+        s->steps += r->audio.ahead.steps[i];
         s->prompt_tokens += (uint32_t)p->n;
-        h = &r->lookahead.hypothesis[i];
+        h = &r->audio.ahead.hypothesis[i];
     }
     if (r->params.on_token != NULL) {
         wd_report(r, h, 1);
@@ -28019,15 +28057,15 @@ static int wd_passes(const se_hypothesis *h, uint32_t reasons)
     return reasons == 0 || (reasons == WNPU_REFUSED_LOOP && h->confirmed);
 }
 
-static rs_origin wd_origin(ru_run *r, const se_hypothesis *h, float temperature,
-                           const se_prompt *p)
+static rs_origin wd_origin(const ru_work *w, const ru_text *text, const en_engine *e,
+                           const se_hypothesis *h, float temperature, const se_prompt *p)
 {
-    rs_origin o = r->work.origin;
+    rs_origin o = w->origin;
     o.mean_logprob = se_mean_logprob(h);
     o.mean_logprob = o.mean_logprob < 0.0f ? o.mean_logprob : 0.0f; /* rounding errors */
     o.no_speech = h->no_speech;
     o.temperature = temperature;
-    o.compression_ratio = wd_compression(r, h);
+    o.compression_ratio = wd_compression(text, e, h);
     o.first_logprob = h->first_logprob;
     o.prompted = p->sot > 0;
     return o;
@@ -28046,10 +28084,11 @@ static uint32_t wd_attempt(ru_run *r, float temperature, int context, uint32_t a
     wd_options(r, temperature, attempt, &options);
     wd_begin_text(r, attempt);
     h = wd_search(r, &prompt, &options);
-    o = wd_origin(r, h, temperature, &prompt);
-    reasons = wd_refusals(r, &o, h->loop > 0);
+    o = wd_origin(&r->work, &r->text, &r->engine, h, temperature, &prompt);
+    reasons = wd_refusals(&r->params, &o, h->loop > 0);
     *passes = wd_passes(h, reasons) || (r->state.confirmed.n > 0 && h->n == r->state.confirmed.n);
-    if (attempt == 0 || *passes || wd_is_better(r, &o, h->loop > 0, r->text.hypothesis->loop > 0)) {
+    if (attempt == 0 || *passes ||
+        wd_is_better(&r->work, &r->params, &o, h->loop > 0, r->text.hypothesis->loop > 0)) {
         *r->text.hypothesis = *h;
         r->work.origin = o;
     }
@@ -28073,13 +28112,14 @@ static int wd_ends_twice(const tk_vocab *v, const se_hypothesis *h)
 
 /* Whether a text that passes the gates may be wrong because not all positions were encoded: then
  * the sentence is said again, or the text does not end with the content. */
-static int wd_is_doubtful(const ru_run *r, const se_hypothesis *h)
+static int wd_is_doubtful(const ru_work *w, const en_engine *e, const wnpu_params *params,
+                          const se_hypothesis *h)
 {
-    const tk_vocab *v = &r->engine.model->vocab;
+    const tk_vocab *v = &e->model->vocab;
     int32_t late = wd_last_timestamp(h, h->n, v->timestamp0) - v->timestamp0 -
-                   (int32_t)r->work.content / 2;
+                   (int32_t)w->content / 2;
     return wd_ends_twice(v, h) ||
-           (r->params.timestamps && (late > WD_SHORT_STEPS || late < -WD_SHORT_STEPS));
+           (params->timestamps && (late > WD_SHORT_STEPS || late < -WD_SHORT_STEPS));
 }
 
 /* Decodes a window of which not all positions are encoded. Returns whether its text is good;
@@ -28090,7 +28130,8 @@ static int wd_attempt_short(ru_run *r, int context)
     int passes = 0;
     wd_attempt(r, r->params.temperature, context, 0, &passes);
     r->work.origin.accepted = passes;
-    if (ru_cancelled(r) || (passes && !wd_is_doubtful(r, r->text.hypothesis))) {
+    if (ru_cancelled(r->cancel) ||
+        (passes && !wd_is_doubtful(&r->work, &r->engine, &r->params, r->text.hypothesis))) {
         return 1;
     }
     since = os_now_ms();
@@ -28098,7 +28139,7 @@ static int wd_attempt_short(ru_run *r, int context)
     wd_encode(r);
     r->now.stats.decoder_ms -= ru_elapsed_ms(&since);
     memset(&r->work.origin, 0, sizeof r->work.origin);
-    return ru_cancelled(r);
+    return ru_cancelled(r->cancel);
 }
 
 /* Decodes the window until a decoding is accepted: text that repeats itself once more without
@@ -28112,13 +28153,13 @@ static void wd_attempts(ru_run *r)
     float temperature = p->temperature;
     int passes = 0;
     memset(&r->work.origin, 0, sizeof r->work.origin);
-    if (!wd_encodes_all(r) && wd_attempt_short(r, context)) {
+    if (!wd_encodes_all(&r->engine) && wd_attempt_short(r, context)) {
         return;
     }
     for (attempt = 0; ; attempt++) {
         reasons = wd_attempt(r, temperature, context, attempt, &passes);
-        r->now.stats.loops += (reasons & WNPU_REFUSED_LOOP) != 0 && !ru_cancelled(r);
-        if (passes || ru_cancelled(r)) {
+        r->now.stats.loops += (reasons & WNPU_REFUSED_LOOP) != 0 && !ru_cancelled(r->cancel);
+        if (passes || ru_cancelled(r->cancel)) {
             break;
         }
         all |= reasons;
@@ -28146,26 +28187,27 @@ static void wd_update_context(ru_run *r, size_t taken)
         r->state.n_previous = 0;
         return;
     }
-    wd_append_context(r, r->text.hypothesis->tokens, taken);
+    wd_append_context(&r->state, &r->context, &r->engine, r->text.hypothesis->tokens, taken);
 }
 
 /* Frames used by a window whose text was cut before a loop: up to its last timestamp, so that the
  * rest is decoded again. If that happens repeatedly and the repetition is not in the audio, all
  * frames are used. */
-static size_t wd_used_before_loop(ru_run *r, size_t frames)
+static size_t wd_used_before_loop(ru_state *s, const ru_text *text, const en_engine *e,
+                                  size_t frames)
 {
-    const se_hypothesis *h = r->text.hypothesis;
-    int32_t t0 = r->engine.model->vocab.timestamp0, last = h->n > 0 ? h->tokens[h->n - 1] : 0;
+    const se_hypothesis *h = text->hypothesis;
+    int32_t t0 = e->model->vocab.timestamp0, last = h->n > 0 ? h->tokens[h->n - 1] : 0;
     size_t used = last > t0 ? lg_latest_step(h, t0, h->n) * LG_FRAMES_PER_STEP : frames;
-    r->state.loop_cuts += !h->confirmed;
-    return r->state.loop_cuts <= 2 && used >= 100 ? used : frames;
+    s->loop_cuts += !h->confirmed;
+    return s->loop_cuts <= 2 && used >= 100 ? used : frames;
 }
 
-static void wd_count_tokens(ru_run *r)
+static void wd_count_tokens(wnpu_stats *stats, ru_text *text)
 {
-    r->now.stats.tokens += r->text.search.steps;
-    r->now.stats.prompt_tokens += r->text.search.prompt_tokens;
-    r->text.search.steps = r->text.search.prompt_tokens = 0;
+    stats->tokens += text->search.steps;
+    stats->prompt_tokens += text->search.prompt_tokens;
+    text->search.steps = text->search.prompt_tokens = 0;
 }
 
 /* ---- words that are confirmed before the window's end ---- */
@@ -28178,18 +28220,18 @@ static int wd_is_reliable(const ru_run *r, const se_hypothesis *h, const rs_orig
     memset(&d, 0, sizeof d);
     d.tokens = h->tokens;
     d.n = h->n;
-    d.t0_ms = ru_recording_ms(r, 0);
+    d.t0_ms = ru_recording_ms(&r->state.at, 0);
     d.t1_ms = end_ms;
-    d.voice = aw_speech_share(r, d.t0_ms, d.t1_ms);
+    d.voice = aw_speech_share(&r->audio, &r->state, &r->store, d.t0_ms, d.t1_ms);
     d.origin = *o;
     return !lg_is_unreliable(r, &d);
 }
 
 /* Gives the confirmed tokens of a hypothesis the probabilities that they had. */
-static void wd_set_confirmed(const ru_run *r, se_hypothesis *h, rs_origin *o)
+static void wd_set_confirmed(const ru_confirmed *confirmed, se_hypothesis *h, rs_origin *o)
 {
-    const float *probability = r->state.confirmed.probability;
-    size_t i, n = r->state.confirmed.n < h->n ? r->state.confirmed.n : h->n;
+    const float *probability = confirmed->probability;
+    size_t i, n = confirmed->n < h->n ? confirmed->n : h->n;
     float sum = h->n > n ? h->sum_logprob : 0.0f;
     memcpy(h->probability, probability, n * sizeof(float));
     for (i = 0; i < n; i++) {
@@ -28207,25 +28249,27 @@ static void wd_keep_confirmed(ru_run *r)
         return;
     }
     h->loop = h->loop > 0 && h->loop < n ? n : h->loop;
-    if (h->n > n && (wd_is_silence(r) ||
-                     !wd_is_reliable(r, h, &r->work.origin, lg_content_end_ms(r)))) {
+    if (h->n > n && (wd_is_silence(&r->work, &r->params) ||
+                     !wd_is_reliable(r, h, &r->work.origin,
+                                     lg_content_end_ms(&r->state.at, &r->work)))) {
         h->n = n;
         h->loop = 0;
     }
-    wd_set_confirmed(r, h, &r->work.origin);
+    wd_set_confirmed(&r->state.confirmed, h, &r->work.origin);
 }
 
 /* Ends confirmed words behind the last pair of timestamps with one, so that they are in a segment;
  * the window ends `frames` from its beginning. */
-static void wd_close_confirmed(ru_run *r, size_t frames)
+static void wd_close_confirmed(const ru_confirmed *confirmed, const ru_text *text,
+                               const en_engine *e, const wnpu_params *params, size_t frames)
 {
-    se_hypothesis *h = r->text.hypothesis;
-    int32_t t0 = r->engine.model->vocab.timestamp0;
+    se_hypothesis *h = text->hypothesis;
+    int32_t t0 = e->model->vocab.timestamp0;
     size_t i = h->n;
     while (i > 1 && !(h->tokens[i - 1] >= t0 && h->tokens[i - 2] >= t0)) {
         i--;
     }
-    if (r->state.confirmed.n >= i && r->params.timestamps && !lg_single_end(h, t0)) {
+    if (confirmed->n >= i && params->timestamps && !lg_single_end(h, t0)) {
         h->n -= h->n == SE_MAX_TOKENS;
         h->tokens[h->n] = t0 + (int32_t)(frames / LG_FRAMES_PER_STEP);
         h->probability[h->n++] = 1.0f;
@@ -28289,12 +28333,12 @@ static int wd_guess_language(ru_run *r)
 {
     float probability[RU_LANGUAGES], no_speech;
     int32_t best;
-    if (r->state.confirmed.n > 0 || !wd_needs_language(r)) {
+    if (r->state.confirmed.n > 0 || !wd_needs_language(&r->now.language, &r->engine, &r->params)) {
         return 1;
     }
     se_languages(&r->decoder, probability, &no_speech);
     se_invalidate(&r->text.search);
-    best = wd_best_language(r, probability);
+    best = wd_best_language(&r->work, &r->engine, probability);
     if (r->now.language.id < 0 || (r->params.language_mode == WNPU_LANGUAGE_EACH &&
         probability[best] - probability[r->now.language.id] >= r->params.language_margin)) {
         r->now.language.id = best;
@@ -28346,7 +28390,7 @@ static int wd_lacks_text(const ru_run *r, const se_hypothesis *h, int64_t end_ms
     const al_word *last = wd_last_confirmed(&r->text.aligner, c->n);
     int64_t from_ms = last != NULL && last->t1_ms > c->until_ms ? last->t1_ms : c->until_ms;
     return last != NULL && !wd_has_text(r, h->tokens, c->n, h->n) &&
-           aw_speech_ms(r, from_ms, end_ms) >= WD_NO_TEXT_MS;
+           aw_speech_ms(&r->audio, &r->state, &r->store, from_ms, end_ms) >= WD_NO_TEXT_MS;
 }
 
 /* Decodes the encoded window up to end_ms greedily behind the confirmed words, and confirms those
@@ -28361,29 +28405,29 @@ static unsigned wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
     int sure = wd_guess_language(r);
     wd_prepare_greedy(r, &p, &o);
     r->text.search.least_end = r->engine.model->vocab.timestamp0;
-    if (!ru_cancelled(r)) {
+    if (!ru_cancelled(r->cancel)) {
         *h = *se_run(&r->text.search, &p, &o);
     }
-    wd_count_tokens(r);
+    wd_count_tokens(&r->now.stats, &r->text);
     c->n_said = c->n;
-    if (ru_cancelled(r)) {
+    if (ru_cancelled(r->cancel)) {
         return 0;
     }
     memset(&r->work.origin, 0, sizeof r->work.origin);
-    r->work.origin = wd_origin(r, h, 0.0f, &p);
+    r->work.origin = wd_origin(&r->work, &r->text, &r->engine, h, 0.0f, &p);
     r->work.origin.accepted = 1;
     h->n = wd_before_loop(&r->engine.model->vocab, h);
-    wd_set_confirmed(r, h, &r->work.origin);
-    found = h->n > c->n && sure && wd_refusals(r, &r->work.origin, 0) == 0 &&
+    wd_set_confirmed(&r->state.confirmed, h, &r->work.origin);
+    found = h->n > c->n && sure && wd_refusals(&r->params, &r->work.origin, 0) == 0 &&
             wd_is_reliable(r, h, &r->work.origin, end_ms) ? WD_CONFIRMED : 0;
     h->n = found ? h->n : c->n;
     if (h->n == 0) {
         return 0;
     }
     al_window(&r->text.aligner, r->now.language.id, r->params.task, h->tokens, h->probability, h->n,
-              r->audio.samples + ML_MARGIN, r->work.content, ru_recording_ms(r, 0));
+              r->audio.samples + ML_MARGIN, r->work.content, ru_recording_ms(&r->state.at, 0));
     se_invalidate(&r->text.search);
-    if (ru_cancelled(r)) {
+    if (ru_cancelled(r->cancel)) {
         return 0;
     }
     if (found) {
@@ -28401,7 +28445,8 @@ static unsigned wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
 static size_t wd_find_scroll(const ru_run *r, int no_text, size_t *n)
 {
     const al_aligner *a = &r->text.aligner;
-    int64_t base = ru_recording_ms(r, 0), least = (int64_t)r->work.content * 10 / 4, at = 0;
+    int64_t base = ru_recording_ms(&r->state.at, 0), at = 0;
+    int64_t least = (int64_t)r->work.content * 10 / 4;
     const al_word *last = wd_last_confirmed(a, r->state.confirmed.n);
     size_t i, end_word = last != NULL ? (size_t)(last - a->words) + 1 : 0;
     int sentence = 0;
@@ -28430,15 +28475,15 @@ static size_t wd_find_scroll(const ru_run *r, int no_text, size_t *n)
 
 /* Takes the tokens before index n from what has been confirmed and said; the window moves on by
  * `frames`. */
-static void wd_shift_confirmed(ru_run *r, size_t n, size_t frames)
+static void wd_shift_confirmed(ru_confirmed *c, const en_engine *e, const wnpu_params *params,
+                               size_t n, size_t frames)
 {
-    ru_confirmed *c = &r->state.confirmed;
-    int32_t t0 = r->engine.model->vocab.timestamp0, shift = (int32_t)(frames / LG_FRAMES_PER_STEP);
+    int32_t t0 = e->model->vocab.timestamp0, shift = (int32_t)(frames / LG_FRAMES_PER_STEP);
     size_t i, to = 0;
     while (n < c->n_said && c->tokens[n] >= t0) {
         n++;
     }
-    if (n < c->n && r->params.timestamps) {
+    if (n < c->n && params->timestamps) {
         c->tokens[to] = t0;
         c->probability[to++] = 1.0f;
     }
@@ -28455,27 +28500,28 @@ static void wd_shift_confirmed(ru_run *r, size_t n, size_t frames)
 static int wd_scroll(ru_run *r, int no_text, size_t *used)
 {
     se_hypothesis *h = r->text.hypothesis;
-    size_t n = 0, frames = wd_find_scroll(r, no_text, &n), taken = 0, first = r->store.count;
+    size_t n = 0, frames = wd_find_scroll(r, no_text, &n);
+    size_t taken = 0, first = r->store.count;
     int status;
     if (frames == 0) {
         return WNPU_OK;
     }
     h->n = n;
     h->loop = 0;
-    wd_set_confirmed(r, h, &r->work.origin);
+    wd_set_confirmed(&r->state.confirmed, h, &r->work.origin);
     r->work.content = frames;
     wd_begin_text(r, 0);
     if (r->params.on_token != NULL) {
         wd_report(r, h, 1);
     }
-    wd_close_confirmed(r, frames);
+    wd_close_confirmed(&r->state.confirmed, &r->text, &r->engine, &r->params, frames);
     r->work.n_final = n;
     status = lg_add_segments(r, frames, used, &taken);
     *used = frames;
     status = status == WNPU_OK ? lg_finish_window(r, 0, used) : status;
     wd_update_context(r, n);
     wd_end_text(r, first, status);
-    wd_shift_confirmed(r, n, frames);
+    wd_shift_confirmed(&r->state.confirmed, &r->engine, &r->params, n, frames);
     r->state.loop_cuts = 0;
     r->state.window++;
     r->now.stats.windows++;
@@ -28487,7 +28533,7 @@ static void wd_forget_confirmed(ru_run *r)
 {
     if (r->state.confirmed.n > 0 && r->params.language_mode == WNPU_LANGUAGE_ONCE &&
         r->now.language.weight > 0.0f) {
-        wd_decide_language(r);
+        wd_decide_language(&r->now.language, &r->work, &r->engine);
     }
     r->state.confirmed.n = r->state.confirmed.n_said = 0;
 }
@@ -28498,7 +28544,7 @@ static void wd_align(ru_run *r, size_t frames)
     const se_hypothesis *h = r->text.hypothesis;
     if (r->params.words) {
         al_window(&r->text.aligner, r->now.language.id, r->params.task, h->tokens, h->probability,
-                  h->n, r->audio.samples + ML_MARGIN, frames, ru_recording_ms(r, 0));
+                  h->n, r->audio.samples + ML_MARGIN, frames, ru_recording_ms(&r->state.at, 0));
     }
 }
 
@@ -28510,9 +28556,11 @@ static int wd_is_finished(const ru_run *r, size_t used, size_t taken)
     while (taken < h->n && h->tokens[taken] >= r->engine.model->vocab.timestamp0) {
         taken++;
     }
-    return aw_ends_in_pause(r) && r->work.gap_ms < 0 && taken == h->n &&
-           aw_speech_ms(r, ru_recording_ms(r, (int64_t)used * 10), lg_content_end_ms(r)) <
-               WD_MIN_REST_MS;
+    return aw_ends_in_pause(&r->audio, &r->state.at, &r->work, &r->params) && r->work.gap_ms < 0 &&
+           taken == h->n &&
+           aw_speech_ms(&r->audio, &r->state, &r->store,
+                        ru_recording_ms(&r->state.at, (int64_t)used * 10),
+                        lg_content_end_ms(&r->state.at, &r->work)) < WD_MIN_REST_MS;
 }
 
 /* Decodes the window, stores its segments, and sets how many frames it has used. */
@@ -28522,13 +28570,13 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
     int status, cut;
     *used = frames;
     wd_attempts(r);
-    wd_count_tokens(r);
-    if (ru_cancelled(r)) {
+    wd_count_tokens(&r->now.stats, &r->text);
+    if (ru_cancelled(r->cancel)) {
         return WNPU_OK; /* the tokens may be from an incomplete step */
     }
     wd_keep_confirmed(r);
     r->work.n_final = r->text.hypothesis->n;
-    if (wd_is_silence(r) && r->state.confirmed.n == 0) {
+    if (wd_is_silence(&r->work, &r->params) && r->state.confirmed.n == 0) {
         r->work.resumable = 0;
         r->now.stats.silent++;
         status = lg_finish_window(r, 1, used);
@@ -28537,19 +28585,19 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
     }
     cut = r->text.hypothesis->loop > 0;
     if (cut) {
-        wd_cut_loop(r, r->text.hypothesis);
+        wd_cut_loop(&r->engine, &r->params, r->text.hypothesis);
     }
     if (r->state.confirmed.n > 0) {
-        wd_close_confirmed(r, frames);
+        wd_close_confirmed(&r->state.confirmed, &r->text, &r->engine, &r->params, frames);
     }
     wd_align(r, lg_used_frames(r->text.hypothesis, r->engine.model->vocab.timestamp0, frames));
-    if (ru_cancelled(r)) {
+    if (ru_cancelled(r->cancel)) {
         return WNPU_OK;
     }
     r->work.resumable = 0;
     status = lg_add_segments(r, frames, used, &taken);
     if (cut) {
-        *used = wd_used_before_loop(r, frames);
+        *used = wd_used_before_loop(&r->state, &r->text, &r->engine, frames);
     } else {
         r->state.loop_cuts = 0;
     }
@@ -28583,46 +28631,48 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
 
 /* ---- positions and progress ---- */
 
-static ru_position wi_get_position(const ru_run *r)
+static ru_position wi_get_position(const ru_place *at, const ru_work *w, const de_decoder *d)
 {
     ru_position p;
-    p.at = r->state.at;
-    p.content = r->work.content;
-    p.device = r->work.device;
-    p.window = r->decoder.window;
+    p.at = *at;
+    p.content = w->content;
+    p.device = w->device;
+    p.window = d->window;
     return p;
 }
 
-static void wi_set_position(ru_run *r, const ru_position *p)
+static void wi_set_position(ru_place *at, ru_work *w, de_decoder *d, const ru_position *p)
 {
-    r->state.at = p->at;
-    r->work.content = p->content;
-    r->work.device = p->device;
-    r->decoder.window = p->window;
+    *at = p->at;
+    w->content = p->content;
+    w->device = p->device;
+    d->window = p->window;
 }
 
 /* Calls on_progress, which may take a snapshot. The reported time never decreases. */
-static int wi_report_progress(ru_run *r, int64_t done_ms)
+static int wi_report_progress(const ru_audio *a, ru_work *w, const wnpu_params *params,
+                              int64_t done_ms)
 {
     int stop;
-    r->work.reported_ms = done_ms > r->work.reported_ms ? done_ms : r->work.reported_ms;
-    r->work.reported_at = os_now_ms();
-    r->work.in_progress_call = 1;
-    stop = r->params.on_progress(r->params.user, r->work.reported_ms, au_total_ms(r->audio.stream));
+    w->reported_ms = done_ms > w->reported_ms ? done_ms : w->reported_ms;
+    w->reported_at = os_now_ms();
+    w->in_progress_call = 1;
+    stop = params->on_progress(params->user, w->reported_ms, au_total_ms(a->stream));
     (void)er_float_default();
-    r->work.in_progress_call = 0;
+    w->in_progress_call = 0;
     return stop;
 }
 
 /* Reports progress after a window. */
-static int wi_progress_after_window(ru_run *r, int64_t done_ms)
+static int wi_progress_after_window(const ru_audio *a, ru_work *w, const wnpu_params *params,
+                                    wnpu_error *error, int64_t done_ms)
 {
-    r->work.resumed = 0;
-    if (r->params.on_progress != NULL) {
-        r->work.stop_requested |= wi_report_progress(r, done_ms) != 0;
+    w->resumed = 0;
+    if (params->on_progress != NULL) {
+        w->stop_requested |= wi_report_progress(a, w, params, done_ms) != 0;
     }
-    if (r->work.stop_requested) {
-        return er_set(&r->error, WNPU_E_CANCELLED, "a callback requested a stop");
+    if (w->stop_requested) {
+        return er_set(error, WNPU_E_CANCELLED, "a callback requested a stop");
     }
     return WNPU_OK;
 }
@@ -28641,26 +28691,26 @@ static void wi_progress_in_window(void *user, float share)
     ru_position here;
     int ahead;
     int64_t done_ms = r->work.reported_ms;
-    if (r->params.on_progress == NULL || !r->work.resumable || ru_cancelled(r) ||
+    if (r->params.on_progress == NULL || !r->work.resumable || ru_cancelled(r->cancel) ||
         os_now_ms() - r->work.reported_at < WI_PROGRESS_MS) {
         return;
     }
-    if (r->current == NULL) {
-        done_ms = ru_recording_ms(r, (int64_t)(share * (float)r->work.content * 10.0f));
+    if (r->audio.current == NULL) {
+        done_ms = ru_recording_ms(&r->state.at, (int64_t)(share * (float)r->work.content * 10.0f));
     }
-    here = wi_get_position(r);
-    ahead = r->lookahead.active;
-    if (r->current != NULL) {
-        wi_set_position(r, r->current);
+    here = wi_get_position(&r->state.at, &r->work, &r->decoder);
+    ahead = r->audio.ahead.active;
+    if (r->audio.current != NULL) {
+        wi_set_position(&r->state.at, &r->work, &r->decoder, r->audio.current);
     }
     if (ahead) {
-        aw_swap_detectors(r);
+        aw_swap_detectors(&r->audio, &r->state);
     }
-    r->work.stop_requested |= wi_report_progress(r, done_ms) != 0;
+    r->work.stop_requested |= wi_report_progress(&r->audio, &r->work, &r->params, done_ms) != 0;
     if (ahead) {
-        aw_swap_detectors(r);
+        aw_swap_detectors(&r->audio, &r->state);
     }
-    wi_set_position(r, &here);
+    wi_set_position(&r->state.at, &r->work, &r->decoder, &here);
     if (r->work.stop_requested && !r->work.resumed) {
         __atomic_store_n(r->cancel, 1, __ATOMIC_RELAXED);
     }
@@ -28681,7 +28731,7 @@ static int wi_detect_in_windows(ru_run *r)
         if (used == 0) {
             used = r->work.content;
             wd_encode(r);
-            if (ru_cancelled(r) || !wd_add_detection(r, probability)) {
+            if (ru_cancelled(r->cancel) || !wd_add_detection(r, probability)) {
                 return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
             }
         }
@@ -28689,7 +28739,7 @@ static int wi_detect_in_windows(ru_run *r)
         status = status == WNPU_OK ? aw_decide(r, &frames) : status;
     }
     if (status == WNPU_OK && r->now.language.weight > 0.0f) {
-        wd_decide_language(r);
+        wd_decide_language(&r->now.language, &r->work, &r->engine);
     }
     r->state.at.cut_ms = 0;
     return status;
@@ -28701,19 +28751,20 @@ static int wi_detect_in_windows(ru_run *r)
 static int32_t wi_least_end(const ru_run *r)
 {
     int32_t t0 = r->engine.model->vocab.timestamp0;
-    uint64_t base = (uint64_t)ru_recording_ms(r, 0) / VA_STEP_MS, at = base + r->work.content / 2;
+    uint64_t base = (uint64_t)ru_recording_ms(&r->state.at, 0) / VA_STEP_MS;
+    uint64_t at = base + r->work.content / 2;
     uint64_t speech = 0;
     while (at > base && speech < LG_GAP_MS / VA_STEP_MS) {
         at--;
         speech += va_speech_steps(&r->audio.voice, at, at + 1);
     }
-    return aw_cuts_windows(r) ? t0 + (int32_t)(at - base) : t0;
+    return aw_cuts_windows(&r->audio, &r->params) ? t0 + (int32_t)(at - base) : t0;
 }
 
 /* Appends the window that was just encoded. */
 static void wi_add_lookahead(ru_run *r)
 {
-    ru_lookahead *f = &r->lookahead;
+    ru_lookahead *f = &r->audio.ahead;
     f->frame[f->n] = r->state.at.frame;
     f->content[f->n] = r->work.content;
     f->window[f->n] = r->decoder.window;
@@ -28724,37 +28775,37 @@ static void wi_add_lookahead(ru_run *r)
 /* Appends the current window, and encodes those that follow it if its text leaves no gap. */
 static void wi_encode_ahead(ru_run *r)
 {
-    const ru_position current = wi_get_position(r);
-    size_t used = r->work.content, have = aw_have(r), at = 0, frames;
-    r->lookahead.n = 0;
+    const ru_position current = wi_get_position(&r->state.at, &r->work, &r->decoder);
+    size_t used = r->work.content, have = aw_have(&r->audio, &r->state.at), at = 0, frames;
+    r->audio.ahead.n = 0;
     wi_add_lookahead(r);
-    r->current = &current;
+    r->audio.current = &current;
     r->state.at.limit_ms = -1;
-    aw_begin_ahead(r);
-    while (r->lookahead.n < r->audio.batch && !ru_cancelled(r)) {
+    aw_begin_ahead(&r->audio, &r->state);
+    while (r->audio.ahead.n < r->audio.batch && !ru_cancelled(r->cancel)) {
         at += used * ML_HOP;
         r->state.at.frame += used;
-        aw_set_samples(r, at + ML_MARGIN < have ? have - at : ML_MARGIN);
+        aw_set_samples(&r->state.at, at + ML_MARGIN < have ? have - at : ML_MARGIN);
         if (aw_decide(r, &frames) != WNPU_OK || frames == 0) {
             break;
         }
         used = lg_skip_silence(r, frames);
         if (used == 0) {
             used = r->work.content;
-            r->decoder.window = (current.window + r->lookahead.n) % r->audio.batch;
+            r->decoder.window = (current.window + r->audio.ahead.n) % r->audio.batch;
             wd_encode_samples(r, r->audio.samples + at, r->work.content);
             wi_add_lookahead(r);
         }
     }
-    wi_set_position(r, &current);
-    r->current = NULL;
+    wi_set_position(&r->state.at, &r->work, &r->decoder, &current);
+    r->audio.current = NULL;
 }
 
 /* Decodes the current window and the next ones together, if that is possible and none of the
  * following ones is decoded already. */
 static void wi_decode_ahead(ru_run *r)
 {
-    ru_lookahead *f = &r->lookahead;
+    ru_lookahead *f = &r->audio.ahead;
     se_prompt prompt;
     se_options options;
     size_t i;
@@ -28766,19 +28817,21 @@ static void wi_decode_ahead(ru_run *r)
     f->n = 0;
     wd_make_prompt(r, r->state.n_previous + r->work.n_initial > 0, &prompt);
     wd_options(r, r->params.temperature, 0, &options);
-    if (r->audio.batch < 2 || !aw_cuts_windows(r) || r->params.condition_on_previous ||
-        wd_needs_language(r) || !se_is_greedy(&r->text.search, &prompt, &options)) {
+    if (r->audio.batch < 2 || !aw_cuts_windows(&r->audio, &r->params) ||
+        r->params.condition_on_previous ||
+        wd_needs_language(&r->now.language, &r->engine, &r->params) ||
+        !se_is_greedy(&r->text.search, &prompt, &options)) {
         return;
     }
     wi_encode_ahead(r);
-    if (!ru_cancelled(r) && f->n > 1) {
+    if (!ru_cancelled(r->cancel) && f->n > 1) {
         double since = os_now_ms();
         se_run_windows(&r->text.search, &prompt, &options, f->n, f->window, f->least_end,
                        f->hypothesis, f->steps);
         r->now.stats.decoder_ms += ru_elapsed_ms(&since);
     }
-    aw_end_ahead(r);
-    if (ru_cancelled(r) || f->n < 2) {
+    aw_end_ahead(&r->audio, &r->state);
+    if (ru_cancelled(r->cancel) || f->n < 2) {
         f->n = 0;
     }
 }
@@ -28786,25 +28839,27 @@ static void wi_decode_ahead(ru_run *r)
 /* Encodes the window, detects its language and decodes ahead, or selects its lookahead caches. */
 static void wi_prepare(ru_run *r)
 {
-    size_t i = wd_lookahead_index(r);
+    size_t i = wd_lookahead_index(&r->audio, &r->state.at, &r->work);
     double since;
-    if (i < r->lookahead.n) {
+    if (i < r->audio.ahead.n) {
         se_invalidate(&r->text.search);
         r->text.span = r->audio.samples;
-        r->decoder.window = r->lookahead.window[i];
-        r->work.device = r->lookahead.device[i];
+        r->decoder.window = r->audio.ahead.window[i];
+        r->work.device = r->audio.ahead.device[i];
         r->now.stats.windows++;
-        r->engine.positions = wd_positions(r, r->work.content);
+        r->engine.positions = wd_positions(&r->audio, &r->now.language, &r->engine, &r->params,
+                                           r->work.content);
         return;
     }
-    r->engine.positions = wd_positions(r, r->work.content);
+    r->engine.positions = wd_positions(&r->audio, &r->now.language, &r->engine, &r->params,
+                                       r->work.content);
     wd_encode(r);
     since = os_now_ms();
-    if (!ru_cancelled(r)) {
+    if (!ru_cancelled(r->cancel)) {
         wd_update_language(r);
     }
     r->now.stats.decoder_ms += ru_elapsed_ms(&since);
-    if (!ru_cancelled(r)) {
+    if (!ru_cancelled(r->cancel)) {
         wi_decode_ahead(r);
     }
 }
@@ -28817,7 +28872,7 @@ static int wi_run_window(ru_run *r, size_t *used)
     wi_prepare(r);
     r->text.search.least_end = wi_least_end(r);
     since = os_now_ms();
-    status = ru_cancelled(r) ? WNPU_OK : wd_decode(r, r->work.content, used);
+    status = ru_cancelled(r->cancel) ? WNPU_OK : wd_decode(r, r->work.content, used);
     r->engine.positions = r->engine.model->n_audio_ctx;
     r->now.stats.decoder_ms += ru_elapsed_ms(&since);
     if (!r->work.resumable) { /* completed */
@@ -28829,9 +28884,10 @@ static int wi_run_window(ru_run *r, size_t *used)
 
 /* Whether words are not confirmed at this point, because so much more audio has been read that they
  * can be at the next one. */
-static int wi_skips_point(const ru_run *r, int64_t at)
+static int wi_skips_point(const ru_state *s, const ru_work *w, const wnpu_params *params,
+                          int64_t at)
 {
-    return r->work.live && r->state.live.skip_late && ru_end_ms(r) >= at + r->params.commit_step_ms;
+    return w->live && s->live.skip_late && ru_end_ms(&s->at) >= at + params->commit_step_ms;
 }
 
 /* ---- confirming, checkpoints and the loop ---- */
@@ -28841,28 +28897,28 @@ static int wi_skips_point(const ru_run *r, int64_t at)
  * unchanged if the run is cancelled. */
 static int wi_confirm(ru_run *r, size_t *used)
 {
-    int64_t at = aw_next_point_ms(r);
+    int64_t at = aw_next_point_ms(&r->audio, &r->state, &r->store, &r->params);
     int64_t from = at - r->params.commit_step_ms - r->params.hold_ms;
     int32_t language = r->now.language.id;
     ru_confirmed next = r->state.confirmed;
     unsigned found = 0;
-    int is_long, no_text, spoken, skip = wi_skips_point(r, at);
+    int is_long, no_text, spoken, skip = wi_skips_point(&r->state, &r->work, &r->params, at);
     *used = 0;
     next.point_ms = at;
-    r->work.content = (size_t)(at - ru_recording_ms(r, 0)) / 10u;
+    r->work.content = (size_t)(at - ru_recording_ms(&r->state.at, 0)) / 10u;
     from -= wd_waits(r) ? WD_DOUBT_MS : 0;
-    spoken = aw_speech_steps_in(r, from, at, 0, UINT64_MAX) > 0;
+    spoken = aw_speech_steps_in(&r->audio, from, at, 0, UINT64_MAX) > 0;
     if (spoken && !skip) {
         double since;
-        r->lookahead.n = 0;
+        r->audio.ahead.n = 0;
         se_invalidate(&r->text.search);
         wd_encode_samples(r, r->audio.samples, r->work.content);
         since = os_now_ms();
-        found = ru_cancelled(r) ? 0 : wd_decode_point(r, at, &next);
+        found = ru_cancelled(r->cancel) ? 0 : wd_decode_point(r, at, &next);
         r->now.language.id = next.n > 0 ? r->now.language.id : language;
         r->now.stats.decoder_ms += ru_elapsed_ms(&since);
     }
-    if (ru_cancelled(r)) {
+    if (ru_cancelled(r->cancel)) {
         return WNPU_OK;
     }
     r->work.resumable = 0;
@@ -28880,9 +28936,9 @@ static void wi_save_checkpoint(ru_run *r)
     r->work.resumable = !r->params.append;
 }
 
-static void wi_load_checkpoint(ru_run *r)
+static void wi_load_checkpoint(const ru_counts *checkpoint, ru_counts *now)
 {
-    r->now = r->state.checkpoint;
+    *now = *checkpoint;
 }
 
 /* Decides the end of the next window, if the samples for that have been read; otherwise *frames is
@@ -28913,15 +28969,17 @@ static int wi_run_windows(ru_run *r, int (*done)(ru_run *r))
     size_t frames = 0;
     int status, on = 1;
     r->work.due = 0;
-    status = ru_cancelled(r) ? WNPU_OK : wi_decide(r, &frames);
-    while (status == WNPU_OK && !ru_cancelled(r) && r->work.due && on) {
-        size_t used = frames > 0 ? lg_skip_silence(r, frames) : lg_leading_silence(r);
+    status = ru_cancelled(r->cancel) ? WNPU_OK : wi_decide(r, &frames);
+    while (status == WNPU_OK && !ru_cancelled(r->cancel) && r->work.due && on) {
+        size_t used = frames > 0 ? lg_skip_silence(r, frames)
+                                 : lg_leading_silence(&r->audio, &r->state, &r->store);
         int skipped = used > 0;
         double since;
         if (skipped) {
             r->work.resumable = 0;
             r->now.stats.skips++;
-            status = lg_cover(r, ru_recording_ms(r, (int64_t)used * 10), WNPU_REASON_PAUSE);
+            status = lg_cover(r, ru_recording_ms(&r->state.at, (int64_t)used * 10),
+                              WNPU_REASON_PAUSE);
         } else {
             status = frames > 0 ? wi_run_window(r, &used) : wi_confirm(r, &used);
         }
@@ -28940,8 +28998,9 @@ static int wi_run_windows(ru_run *r, int (*done)(ru_run *r))
             status = np_check_required(&r->bridge, &r->error);
         }
         if (status == WNPU_OK) {
-            int64_t done_ms = ru_recording_ms(r, 0);
-            status = wi_progress_after_window(r, ru_end_ms(r) < done_ms ? ru_end_ms(r) : done_ms);
+            int64_t done_ms = ru_recording_ms(&r->state.at, 0), end_ms = ru_end_ms(&r->state.at);
+            status = wi_progress_after_window(&r->audio, &r->work, &r->params, &r->error,
+                                              end_ms < done_ms ? end_ms : done_ms);
         }
         if (status == WNPU_OK && done != NULL) {
             on = done(r) || skipped;
@@ -28950,7 +29009,7 @@ static int wi_run_windows(ru_run *r, int (*done)(ru_run *r))
             status = wi_decide(r, &frames);
         }
     }
-    return status == WNPU_OK && ru_cancelled(r)
+    return status == WNPU_OK && ru_cancelled(r->cancel)
                ? er_set(&r->error, WNPU_E_CANCELLED, r->work.stop_requested
                         ? "a callback requested a stop" : "cancelled") : status;
 }
@@ -29005,33 +29064,33 @@ static int wi_set_rules(ru_run *r)
     return WNPU_OK;
 }
 
-static int wi_check_languages(ru_run *r)
+static int wi_check_languages(ru_work *w, const en_engine *e, const wnpu_params *p,
+                              wnpu_error *error)
 {
-    const wnpu_params *p = &r->params;
-    int32_t n = r->engine.model->vocab.n_languages;
+    int32_t n = e->model->vocab.n_languages;
     const char *lines = p->language_lines, *any = lines;
     char item[64];
     size_t i;
     int fits;
-    memset(r->work.excluded, p->n_languages > 0 || pm_item(&any, item, sizeof item, &fits),
-           sizeof r->work.excluded);
+    memset(w->excluded, p->n_languages > 0 || pm_item(&any, item, sizeof item, &fits),
+           sizeof w->excluded);
     for (i = 0; i < p->n_languages; i++) {
         if (p->languages[i] < 0 || p->languages[i] >= (n > 0 ? n : 1)) {
-            return er_set(&r->error, WNPU_E_ARGUMENT, "languages[%lu] is %d, which this model does "
+            return er_set(error, WNPU_E_ARGUMENT, "languages[%lu] is %d, which this model does "
                           "not have", (unsigned long)i, (int)p->languages[i]);
         }
-        r->work.excluded[p->languages[i]] = 0;
+        w->excluded[p->languages[i]] = 0;
     }
     while (pm_item(&lines, item, sizeof item, &fits)) {
         int32_t language = pm_list_number(item, fits, 1);
         if (language < 0 || language >= (n > 0 ? n : 1)) {
-            return er_set(&r->error, WNPU_E_ARGUMENT, "languages has \"%s\", which this model does "
+            return er_set(error, WNPU_E_ARGUMENT, "languages has \"%s\", which this model does "
                           "not have", item);
         }
-        r->work.excluded[language] = 0;
+        w->excluded[language] = 0;
     }
-    if (!wd_is_allowed_language(r, p->language) && p->language >= 0) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "language %d is given but is not among the "
+    if (!wd_is_allowed_language(w, p->language) && p->language >= 0) {
+        return er_set(error, WNPU_E_ARGUMENT, "language %d is given but is not among the "
                       "languages allowed", (int)p->language);
     }
     return WNPU_OK;
@@ -29055,36 +29114,34 @@ static int wi_set_language(ru_run *r)
         return er_set(&r->error, WNPU_E_ARGUMENT, "language %d is unknown to this model, which "
                       "has %d", (int)p->language, (int)v->n_languages);
     }
-    return wi_check_languages(r);
+    return wi_check_languages(&r->work, &r->engine, &r->params, &r->error);
 }
 
 /* Checks limits from the session's configuration. */
-static int wi_check_beams(ru_run *r)
+static int wi_check_beams(const ru_text *text, const wnpu_params *p, wnpu_error *error)
 {
-    const wnpu_params *p = &r->params;
-    int slots = (int)r->text.max_beams;
+    int slots = (int)text->max_beams;
     if (p->beam > slots || p->best_of > slots) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "%s %d is outside %d..%d; max_beams of the "
+        return er_set(error, WNPU_E_ARGUMENT, "%s %d is outside %d..%d; max_beams of the "
                       "session's configuration is the limit", p->beam > slots ? "beam" : "best_of",
                       (int)(p->beam > slots ? p->beam : p->best_of), p->beam > slots, slots);
     }
     return WNPU_OK;
 }
 
-static int wi_check_voices(ru_run *r)
+static int wi_check_voices(const vc_voices *voices, const wnpu_params *p, wnpu_error *error)
 {
-    const wnpu_params *p = &r->params;
     if (p->on_voice == NULL) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "voices needs on_voice, a function that makes a "
+        return er_set(error, WNPU_E_ARGUMENT, "voices needs on_voice, a function that makes a "
                       "vector of a voice: the library has no model of voices. A recording with a "
                       "speaker per channel needs none, see speaker");
     }
-    if (r->voices.capacity == 0) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "voices needs room for vectors; set "
+    if (voices->capacity == 0) {
+        return er_set(error, WNPU_E_ARGUMENT, "voices needs room for vectors; set "
                       "voice_dimension in the session's configuration");
     }
     if (p->speaker != 0 || p->append) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "voices numbers the speakers of one run: it "
+        return er_set(error, WNPU_E_ARGUMENT, "voices numbers the speakers of one run: it "
                       "cannot be combined with %s", p->append ? "append" : "speaker");
     }
     return WNPU_OK;
@@ -29094,7 +29151,7 @@ static int wi_check(ru_run *r)
 {
     const wnpu_params *p = &r->params;
     int status = pm_check(p, &r->error);
-    status = status == WNPU_OK ? wi_check_beams(r) : status;
+    status = status == WNPU_OK ? wi_check_beams(&r->text, &r->params, &r->error) : status;
     if (status != WNPU_OK) {
         return status;
     }
@@ -29109,7 +29166,7 @@ static int wi_check(ru_run *r)
     if (p->commit_step_ms > 0 && (!p->vad || r->audio.batch > 1)) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "commit_step_ms needs vad and a batch of 0 or 1");
     }
-    return p->voices != 0 ? wi_check_voices(r) : WNPU_OK;
+    return p->voices != 0 ? wi_check_voices(&r->voices, &r->params, &r->error) : WNPU_OK;
 }
 
 /* Encodes " " followed by the text without surrounding blanks, as OpenAI encodes prompts. */
@@ -29176,18 +29233,19 @@ static int wi_set_prompts(ru_run *r, int resumed)
 }
 
 /* Adds phrase number i to the trie; name is used in messages. */
-static int wi_add_phrase(ru_run *r, const char *name, const char *phrase, size_t i)
+static int wi_add_phrase(const en_engine *e, lr_rules *rules, wnpu_error *error, const char *name,
+                         const char *phrase, size_t i)
 {
-    int status = phrase != NULL ? lr_add_phrase(&r->rules.trie, &r->engine.model->vocab, phrase,
+    int status = phrase != NULL ? lr_add_phrase(&rules->trie, &e->model->vocab, phrase,
                                                 (int32_t)i)
                                 : WNPU_E_ARGUMENT;
     if (status == WNPU_E_MEMORY) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "%s[%lu] does not fit any more; raise "
+        return er_set(error, WNPU_E_ARGUMENT, "%s[%lu] does not fit any more; raise "
                       "max_phrase_tokens of the session's configuration above %u", name,
-                      (unsigned long)i, (unsigned)(r->rules.trie.capacity - LR_ROOTS));
+                      (unsigned long)i, (unsigned)(rules->trie.capacity - LR_ROOTS));
     }
     if (status != WNPU_OK) {
-        return er_set(&r->error, status, status == WNPU_E_UNSUPPORTED
+        return er_set(error, status, status == WNPU_E_UNSUPPORTED
                       ? "this model's vocabulary cannot encode %s[%lu]"
                       : "%s[%lu] is NULL, empty, or longer than %u bytes or %u tokens", name,
                       (unsigned long)i, LR_PHRASE_BYTES - 2, LR_MAX_TOKENS);
@@ -29201,8 +29259,8 @@ static int wi_add_phrases(ru_run *r, const char *name, const char *const *phrase
     int status = WNPU_OK;
     size_t i;
     lr_trie_clear(&r->rules.trie);
-    for (i = 0; i < n && status == WNPU_OK && !ru_cancelled(r); i++) {
-        status = wi_add_phrase(r, name, phrases[i], i);
+    for (i = 0; i < n && status == WNPU_OK && !ru_cancelled(r->cancel); i++) {
+        status = wi_add_phrase(&r->engine, &r->rules, &r->error, name, phrases[i], i);
     }
     return status;
 }
@@ -29219,7 +29277,7 @@ static void wi_reset_state(ru_run *r)
     r->work.reported_at = os_now_ms();
     np_reset(&r->bridge);
     r->decoder.window = 0;
-    r->lookahead.n = 0;
+    r->audio.ahead.n = 0;
     r->text.search.steps = r->text.search.prompt_tokens = 0;
     vc_reset(&r->voices);
     lr_trie_clear(&r->rules.trie);
@@ -29235,10 +29293,10 @@ static void wi_reset(ru_run *r)
 }
 
 /* Whether the language is detected in several windows before anything is decoded. */
-static int wi_is_language_first(const ru_run *r)
+static int wi_is_language_first(const en_engine *e, const wnpu_params *params)
 {
-    return r->params.language == WNPU_LANGUAGE_AUTO && r->engine.model->vocab.multilingual &&
-           r->params.language_mode == WNPU_LANGUAGE_ONCE && r->params.language_windows > 1;
+    return params->language == WNPU_LANGUAGE_AUTO && e->model->vocab.multilingual &&
+           params->language_mode == WNPU_LANGUAGE_ONCE && params->language_windows > 1;
 }
 
 /* Detects the language and returns to the beginning of the audio. */
@@ -29267,32 +29325,32 @@ static int wi_open(ru_run *r, const wnpu_audio *audio)
 }
 
 /* The language of the run is that of most of the recording. */
-static void wi_finish_language(ru_run *r)
+static void wi_finish_language(ru_language *language, const ru_work *w, const en_engine *e)
 {
-    if (r->now.language.weight > 0.0f) {
-        wd_decide_language(r);
+    if (language->weight > 0.0f) {
+        wd_decide_language(language, w, e);
     }
-    if (r->now.language.id < 0) {
-        r->now.language.id = 0; /* no audio, nothing to detect */
+    if (language->id < 0) {
+        language->id = 0; /* no audio, nothing to detect */
     }
 }
 
 /* Gives segments the speakers of their turns. One with turns of several speakers is divided; if
  * there is no room for that, who speaks is unknown. Turns are in order of their segments. */
-static void wi_set_speakers(ru_run *r)
+static void wi_set_speakers(const vc_voices *voices, rs_store *store)
 {
-    size_t i, before = r->store.count;
-    for (i = r->voices.n; i > 0; i--) {
-        vc_turn *t = &r->voices.turn[i - 1];
+    size_t i, before = store->count;
+    for (i = voices->n; i > 0; i--) {
+        vc_turn *t = &voices->turn[i - 1];
         if (i == 1 || t[-1].segment != t->segment) {
-            sp_set_speaker(&r->store, t->segment, t->speaker);
+            sp_set_speaker(store, t->segment, t->speaker);
         } else if (t[-1].speaker != t->speaker &&
-                   !sp_split(&r->store, t->segment, t->word, t->speaker)) {
+                   !sp_split(store, t->segment, t->word, t->speaker)) {
             t[-1].speaker = 0;
         }
     }
-    if (r->store.count > before) {
-        sp_order(&r->store);
+    if (store->count > before) {
+        sp_order(store);
     }
 }
 
@@ -29308,7 +29366,7 @@ static int wi_name_voices(ru_run *r, int status)
         return status == WNPU_OK ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : status;
     }
     r->work.resumable = 0;
-    wi_set_speakers(r);
+    wi_set_speakers(&r->voices, &r->store);
     return status;
 }
 
@@ -29319,12 +29377,13 @@ static int wi_finish(ru_run *r, int status)
         status = wi_run_windows(r, NULL);
         status = wi_name_voices(r, status);
     }
-    wi_finish_language(r);
+    wi_finish_language(&r->now.language, &r->work, &r->engine);
     return lg_finish(r, status);
 }
 
 /* Adds a hotword and what it sounds like. */
-static int wi_add_hotword(ru_run *r, const char *hotword, size_t length, size_t i)
+static int wi_add_hotword(const en_engine *e, lr_rules *rules, wnpu_error *error,
+                          const char *hotword, size_t length, size_t i)
 {
     const char *heard, *part = hotword, *end = hotword + length;
     size_t n = lr_word_length(hotword, length, &heard);
@@ -29334,7 +29393,7 @@ static int wi_add_hotword(ru_run *r, const char *hotword, size_t length, size_t 
         int fits = n < sizeof phrase;
         memcpy(phrase, part, fits ? n : 0);
         phrase[fits ? n : 0] = '\0';
-        status = wi_add_phrase(r, "hotwords", phrase, i);
+        status = wi_add_phrase(e, rules, error, "hotwords", phrase, i);
         part = heard != NULL ? lr_next_heard(&heard, end, &n) : NULL;
     }
     return status;
@@ -29347,9 +29406,9 @@ static int wi_set_hotwords(ru_run *r)
     size_t length = 0, i;
     int status = WNPU_OK;
     lr_trie_clear(&r->rules.trie);
-    for (i = 0; status == WNPU_OK && !ru_cancelled(r) &&
+    for (i = 0; status == WNPU_OK && !ru_cancelled(r->cancel) &&
                 (hotword = lr_next_hotword(&list, &length)) != NULL; i++) {
-        status = wi_add_hotword(r, hotword, length, i);
+        status = wi_add_hotword(&r->engine, &r->rules, &r->error, hotword, length, i);
     }
     lr_trie_set_bonus(&r->rules.trie, r->params.hotword_boost, r->params.beam > 1);
     return status;
@@ -29380,7 +29439,7 @@ static int wi_resume(ru_run *r, const wnpu_audio *audio)
     status = status == WNPU_OK ? wi_set_rules(r) : status;
     status = status == WNPU_OK ? wi_set_prompts(r, 1) : status;
     status = status == WNPU_OK ? wi_set_hotwords(r) : status;
-    wi_load_checkpoint(r);
+    wi_load_checkpoint(&r->state.checkpoint, &r->now);
     memset(&r->store.rest, 0, sizeof r->store.rest);
     r->audio.voice.rules = aw_voice_rules(&r->params);
     r->bridge.fell_back = 0; /* try a required accelerator again */
@@ -29396,18 +29455,18 @@ static int wi_transcribe(ru_run *r, const wnpu_audio *audio)
 {
     double since = os_now_ms();
     int status;
-    if (wi_is_language_first(r) && audio != NULL && audio->read != NULL) {
+    if (wi_is_language_first(&r->engine, &r->params) && audio != NULL && audio->read != NULL) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "language_windows %d needs audio in memory: a "
                       "reader cannot go back to the start", (int)r->params.language_windows);
     }
     status = wi_open(r, audio);
     r->now.stats.audio_in_ms += ru_elapsed_ms(&since);
     status = status == WNPU_OK ? wi_set_hotwords(r) : status;
-    if (status == WNPU_OK && wi_is_language_first(r)) {
+    if (status == WNPU_OK && wi_is_language_first(&r->engine, &r->params)) {
         status = wi_detect_language_first(r, audio);
     }
     r->voices.on = r->params.voices != 0 && status == WNPU_OK;
-    if (status == WNPU_OK && !ru_cancelled(r)) { /* otherwise the above may be incomplete */
+    if (status == WNPU_OK && !ru_cancelled(r->cancel)) { /* otherwise the above may be incomplete */
         r->state.fingerprint = pm_fingerprint(&r->params);
         wi_save_checkpoint(r);
     }
@@ -29425,17 +29484,21 @@ static int wi_detect_speech(ru_run *r, const wnpu_audio *audio)
     }
     r->params.vad = 1;
     status = aw_begin_audio(r);
-    while (status == WNPU_OK && !ru_cancelled(r) && (status = aw_detect_all(r)) == WNPU_OK &&
-           (frames = aw_frames(r)) > 0) {
+    while (status == WNPU_OK && !ru_cancelled(r->cancel) &&
+           (status = aw_detect_all(r)) == WNPU_OK &&
+           (frames = aw_frames(&r->state.at)) > 0) {
         status = aw_advance(r, frames);
-        status = status == WNPU_OK ? wi_progress_after_window(r, ru_recording_ms(r, 0)) : status;
+        if (status == WNPU_OK) {
+            status = wi_progress_after_window(&r->audio, &r->work, &r->params, &r->error,
+                                              ru_recording_ms(&r->state.at, 0));
+        }
     }
-    if (status == WNPU_OK && ru_cancelled(r)) {
+    if (status == WNPU_OK && ru_cancelled(r->cancel)) {
         status = er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
     }
     r->state.spans_passed = 0;
     if (status == WNPU_OK) {
-        status = lg_cover(r, ru_end_ms(r), WNPU_REASON_NO_TEXT);
+        status = lg_cover(r, ru_end_ms(&r->state.at), WNPU_REASON_NO_TEXT);
     }
     status = lg_finish(r, status);
     if (status == WNPU_INCOMPLETE) { /* text was not requested */
@@ -29452,14 +29515,15 @@ static int wi_detect_in_speech(ru_run *r)
     float probability[RU_LANGUAGES];
     size_t frames;
     int status = WNPU_OK;
-    while (status == WNPU_OK && !ru_cancelled(r) && !wd_is_language_certain(r) &&
+    while (status == WNPU_OK && !ru_cancelled(r->cancel) &&
+           !wd_is_language_certain(&r->now.language) &&
            (status = aw_decide(r, &frames)) == WNPU_OK && frames > 0) {
         size_t used = lg_skip_silence(r, frames);
         if (used == 0 || (r->state.at.frame == 0 && used == r->work.content)) {
             used = r->work.content;
             wd_encode(r);
-            if (!ru_cancelled(r) && wd_add_detection(r, probability)) {
-                wd_decide_language(r);
+            if (!ru_cancelled(r->cancel) && wd_add_detection(r, probability)) {
+                wd_decide_language(&r->now.language, &r->work, &r->engine);
             }
         }
         status = aw_advance(r, used);
@@ -29476,30 +29540,30 @@ static int wi_detect_language(ru_run *r, const wnpu_audio *audio, float *probabi
                       "multilingual one to detect languages");
     }
     r->now.language.id = -1;
-    status = wi_check_languages(r);
+    status = wi_check_languages(&r->work, &r->engine, &r->params, &r->error);
     status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->error) : status;
     status = status == WNPU_OK ? aw_begin_audio(r) : status;
     status = status == WNPU_OK ? wi_detect_in_speech(r) : status;
     if (status != WNPU_OK) {
         return status;
     }
-    wi_finish_language(r);
+    wi_finish_language(&r->now.language, &r->work, &r->engine);
     for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
-        probability[i] = wd_mean_probability(r, i);
+        probability[i] = wd_mean_probability(&r->now.language, i);
     }
-    r->now.stats.audio_ms = ru_end_ms(r);
-    return ru_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled")
+    r->now.stats.audio_ms = ru_end_ms(&r->state.at);
+    return ru_cancelled(r->cancel) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled")
                            : np_check_required(&r->bridge, &r->error);
 }
 
 /* ---- the choice among phrases ---- */
 
 /* Marks the tokens that may follow a complete phrase: end of text and punctuation. */
-static void wi_phrase_ends(ru_run *r, unsigned char *ends)
+static void wi_phrase_ends(const en_engine *e, unsigned char *ends)
 {
     static const char *const marks[] = {".", ",", "!", "?", ";", ":", "...", "\xe3\x80\x82",
                                         "\xe3\x80\x81", "\xef\xbc\x81", "\xef\xbc\x9f"};
-    const tk_vocab *v = &r->engine.model->vocab;
+    const tk_vocab *v = &e->model->vocab;
     size_t i;
     memset(ends, 0, (size_t)v->n_vocab);
     ends[v->eot] = 1;
@@ -29532,7 +29596,7 @@ static void wi_set_choice_text(ru_run *r, const se_choice *c)
     memset(&r->work.origin, 0, sizeof r->work.origin);
     r->work.origin.mean_logprob = h->n > 0 ? se_mean_logprob(h) : 0.0f;
     r->work.origin.no_speech = r->text.search.fed_no_speech;
-    r->work.origin.compression_ratio = wd_compression(r, h);
+    r->work.origin.compression_ratio = wd_compression(&r->text, &r->engine, h);
     r->work.origin.first_logprob = h->first_logprob;
     r->work.origin.accepted = 1;
 }
@@ -29542,7 +29606,7 @@ static int wi_choose_phrase(ru_run *r)
     se_choosing c;
     se_choice found;
     se_prompt prompt;
-    int64_t end = ru_end_ms(r);
+    int64_t end = ru_end_ms(&r->state.at);
     wd_make_prompt(r, r->state.n_previous + r->work.n_initial > 0, &prompt);
     if (prompt.n + r->rules.trie.depth > r->engine.model->n_text_ctx) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "the prompt's %lu and a phrase's %u tokens do "
@@ -29561,7 +29625,7 @@ static int wi_choose_phrase(ru_run *r)
     se_choose(&c, &found);
     r->now.stats.tokens += r->text.search.steps;
     r->now.stats.prompt_tokens += r->text.search.prompt_tokens;
-    if (ru_cancelled(r)) {
+    if (ru_cancelled(r->cancel)) {
         return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
     }
     r->work.choice.struct_size = sizeof r->work.choice;
@@ -29573,8 +29637,8 @@ static int wi_choose_phrase(ru_run *r)
     r->work.choice.no_speech = r->text.search.fed_no_speech;
     wi_set_choice_text(r, &found);
     r->work.origin.prompted = prompt.sot > 0;
-    wd_align(r, aw_frames(r)); /* samples after the window's last frame are not read */
-    if (ru_cancelled(r)) {
+    wd_align(r, aw_frames(&r->state.at)); /* samples after the window's last frame are not read */
+    if (ru_cancelled(r->cancel)) {
         return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
     }
     end = end < (int64_t)ML_FRAMES * 10 ? end : (int64_t)ML_FRAMES * 10;
@@ -29594,19 +29658,19 @@ static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phra
     r->state.at.n_ahead = 0; /* samples after 30 s are not used */
     status = status == WNPU_OK ? wi_add_phrases(r, "phrases", phrases, n) : status;
     if (status != WNPU_OK) {
-        wi_finish_language(r);
+        wi_finish_language(&r->now.language, &r->work, &r->engine);
         return status;
     }
-    wi_phrase_ends(r, r->rules.never);
+    wi_phrase_ends(&r->engine, r->rules.never);
     wd_encode(r);
     since = os_now_ms();
-    if (!ru_cancelled(r)) {
+    if (!ru_cancelled(r->cancel)) {
         wd_update_language(r);
     }
-    status = ru_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled")
+    status = ru_cancelled(r->cancel) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled")
                              : wi_choose_phrase(r);
     r->now.stats.decoder_ms += ru_elapsed_ms(&since);
-    wi_finish_language(r);
+    wi_finish_language(&r->now.language, &r->work, &r->engine);
     return lg_finish(r, status);
 }
 
@@ -29636,10 +29700,10 @@ static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_co
     r->audio.capacity = ML_SPAN + RU_DETECTOR_DELAY + (c->batch > 0 ? RU_LOOKAHEAD : 0);
     r->audio.samples = ar_carve(arena, r->audio.capacity, sizeof(float));
     ahead = c->batch > 1 ? RU_MAX_BATCH : c->stream_bytes > 0 ? 1 : 0;
-    r->lookahead.hypothesis = ahead > 0 ? ar_carve(arena, ahead, sizeof(se_hypothesis)) : NULL;
-    r->lookahead.voice.x = c->batch > 1 ? ar_carve(arena, VA_BUFFER + VA_BLOCK, sizeof(float))
+    r->audio.ahead.hypothesis = ahead > 0 ? ar_carve(arena, ahead, sizeof(se_hypothesis)) : NULL;
+    r->audio.ahead.voice.x = c->batch > 1 ? ar_carve(arena, VA_BUFFER + VA_BLOCK, sizeof(float))
                                         : NULL;
-    r->lookahead.decided = c->batch > 1 ? ar_carve(arena, RU_AHEAD_DECIDED, sizeof(ru_decided))
+    r->audio.ahead.decided = c->batch > 1 ? ar_carve(arena, RU_AHEAD_DECIDED, sizeof(ru_decided))
                                         : NULL;
     se_carve(arena, &r->text.search, slots, m);
     r->text.hypothesis = ar_carve(arena, 1, sizeof(se_hypothesis));
@@ -29680,13 +29744,13 @@ static void wi_wipe(ru_run *r)
     de_wipe(&r->decoder);
     au_wipe(r->audio.stream);
     ar_wipe(r->audio.samples, r->audio.written * sizeof(float));
-    if (r->lookahead.hypothesis != NULL) {
-        ar_wipe(r->lookahead.hypothesis,
+    if (r->audio.ahead.hypothesis != NULL) {
+        ar_wipe(r->audio.ahead.hypothesis,
                 (r->audio.batch > 1 ? RU_MAX_BATCH : 1) * sizeof(se_hypothesis));
     }
-    if (r->lookahead.voice.x != NULL) {
-        ar_wipe(r->lookahead.voice.x, (VA_BUFFER + VA_BLOCK) * sizeof(float));
-        ar_wipe(r->lookahead.decided, RU_AHEAD_DECIDED * sizeof(ru_decided));
+    if (r->audio.ahead.voice.x != NULL) {
+        ar_wipe(r->audio.ahead.voice.x, (VA_BUFFER + VA_BLOCK) * sizeof(float));
+        ar_wipe(r->audio.ahead.decided, RU_AHEAD_DECIDED * sizeof(ru_decided));
     }
     if (r->text.kept_size > 0) {
         ar_wipe(r->text.kept, r->text.kept_size);
@@ -29752,9 +29816,8 @@ static int tt_are_options(int32_t step_ms, int32_t hangover_ms)
 }
 
 /* Shows the first bytes of text, which may be the text that is shown. */
-static void tt_set_text(ru_run *r, const char *text, size_t length, size_t likely)
+static void tt_set_text(ru_tentative *t, const char *text, size_t length, size_t likely)
 {
-    ru_tentative *t = &r->tentative;
     int same = length == t->length && memcmp(t->text, text, length) == 0;
     memmove(t->text, text, length);
     t->text[length] = '\0';
@@ -29765,13 +29828,12 @@ static void tt_set_text(ru_run *r, const char *text, size_t length, size_t likel
 }
 
 /* Forgets the text. */
-static void tt_clear(ru_run *r)
+static void tt_clear(ru_tentative *t)
 {
-    ru_tentative *t = &r->tentative;
     t->n = t->n_latest = t->n_former = 0;
     t->voice_ms = -1;
     t->confirmed = 0;
-    tt_set_text(r, "", 0, 0);
+    tt_set_text(t, "", 0, 0);
 }
 
 /* ---- events ---- */
@@ -29789,10 +29851,10 @@ static void tt_begin_utterance(ru_live *l, int64_t t0_ms)
 
 /* Derives utterances from the detector's new decisions. Called after every window, because the
  * detector's history is hardly longer. */
-static void tt_find_utterances(ru_run *r)
+static void tt_find_utterances(const ru_audio *a, ru_state *s)
 {
-    ru_live *l = &r->state.live;
-    const va_detector *v = &r->audio.voice;
+    ru_live *l = &s->live;
+    const va_detector *v = &a->voice;
     l->step = v->step - l->step > v->kept ? v->step - v->kept : l->step;
     for (; l->step < v->step; l->step++) {
         int voice = va_speech_steps(v, l->step, l->step + 1) > 0;
@@ -29809,7 +29871,7 @@ static void tt_find_utterances(ru_run *r)
         l->speaking = !l->speaking;
         l->same = 0;
     }
-    if (l->speaking && r->state.detector_done) { /* the recording has ended */
+    if (l->speaking && s->detector_done) { /* the recording has ended */
         l->utterance[l->n_utterances - 1].t1_ms = (int64_t)(l->step - l->same) * VA_STEP_MS;
         l->speaking = 0;
         l->same = 0;
@@ -29867,10 +29929,10 @@ static size_t tt_agreed(const char *a, size_t n_a, const char *b, size_t n_b)
 }
 
 /* Makes the text of tokens the latest. */
-static void tt_set_latest(ru_run *r, const int32_t *tokens, size_t n_tokens)
+static void tt_set_latest(const ru_language *language, ru_tentative *t, const en_engine *e,
+                          const wnpu_params *params, const int32_t *tokens, size_t n_tokens)
 {
-    ru_tentative *t = &r->tentative;
-    const tk_vocab *v = &r->engine.model->vocab;
+    const tk_vocab *v = &e->model->vocab;
     size_t i, length, n = 0;
     for (i = 0; i < n_tokens; i++) {
         const char *text = tokens[i] < v->eot ? tk_text(v, tokens[i], &length) : NULL;
@@ -29880,16 +29942,16 @@ static void tt_set_latest(ru_run *r, const int32_t *tokens, size_t n_tokens)
         }
     }
     t->n_latest = tk_sanitize_utf8(t->latest, sizeof t->latest, t->raw, n);
-    tk_set_script(ru_script(r), t->latest, t->n_latest);
+    tk_set_script(ru_script(language, params), t->latest, t->n_latest);
 }
 
 /* Makes the text of a hypothesis the latest. */
-static void tt_join(ru_run *r, const se_hypothesis *h)
+static void tt_join(const ru_language *language, ru_tentative *t, const en_engine *e,
+                    const wnpu_params *params, const se_hypothesis *h)
 {
-    ru_tentative *t = &r->tentative;
     memcpy(t->former, t->latest, t->n_latest);
     t->n_former = t->n_latest;
-    tt_set_latest(r, h->tokens, h->n);
+    tt_set_latest(language, t, e, params, h->tokens, h->n);
     t->n = h->n;
     memcpy(t->tokens, h->tokens, h->n * sizeof(int32_t));
 }
@@ -29907,18 +29969,17 @@ static size_t tt_but_last(const char *text, size_t n)
 /* Shows what the latest two hypotheses agree on, unless one of them confirms a longer part of what
  * is shown: then that part. complete: the audio goes on behind the latest, so its last word is
  * whole, and what it adds to the shown text need not be confirmed. */
-static void tt_show(ru_run *r, int complete)
+static void tt_show(ru_tentative *t, int complete)
 {
-    ru_tentative *t = &r->tentative;
     size_t n = complete ? t->n_latest : tt_but_last(t->latest, t->n_latest);
     size_t now = tt_agreed(t->text, t->length, t->latest, t->n_latest);
     size_t before = tt_agreed(t->text, t->length, t->former, t->n_former);
     size_t kept = now > before ? now : before;
     n = complete && now == t->length ? n : tt_agreed(t->latest, n, t->former, t->n_former);
     if (tt_agreed(t->text, kept, t->latest, n) == kept) {
-        tt_set_text(r, t->latest, n, tt_agreed(t->latest, n, t->text, t->length));
+        tt_set_text(t, t->latest, n, tt_agreed(t->latest, n, t->text, t->length));
     } else {
-        tt_set_text(r, t->text, kept, tt_agreed(t->text, kept, t->latest, n));
+        tt_set_text(t, t->text, kept, tt_agreed(t->text, kept, t->latest, n));
     }
 }
 
@@ -29927,36 +29988,37 @@ static void tt_show_confirmed(ru_run *r)
 {
     ru_tentative *t = &r->tentative;
     const ru_confirmed *c = &r->state.confirmed;
-    tt_set_latest(r, c->tokens, c->n);
+    tt_set_latest(&r->now.language, &r->tentative, &r->engine, &r->params, c->tokens, c->n);
     t->confirmed = t->n_latest;
-    tt_set_latest(r, c->tokens, r->state.live.step_ms > 0 ? c->n_said : c->n);
-    tt_set_text(r, t->latest, t->n_latest, t->confirmed);
-    t->t0_ms = ru_recording_ms(r, 0);
+    tt_set_latest(&r->now.language, &r->tentative, &r->engine, &r->params, c->tokens,
+                  r->state.live.step_ms > 0 ? c->n_said : c->n);
+    tt_set_text(&r->tentative, t->latest, t->n_latest, t->confirmed);
+    t->t0_ms = ru_recording_ms(&r->state.at, 0);
     t->t1_ms = c->point_ms;
 }
 
 /* ---- decoding ---- */
 
 /* Encodes the content into the caches, and no more silence after it than needed. */
-static void tt_encode(ru_run *r, const float *span, size_t content)
+static void tt_encode(ru_audio *a, ru_text *text, en_engine *e, de_decoder *d, const float *span,
+                      size_t content)
 {
-    en_engine *e = &r->engine;
-    r->lookahead.n = 0;
-    se_invalidate(&r->text.search);
+    a->ahead.n = 0;
+    se_invalidate(&text->search);
     e->positions = e->model->n_audio_layer > TT_SMALL
-                       ? wd_some_positions(r, content, TT_MARGIN_MS) : e->model->n_audio_ctx;
+                       ? wd_some_positions(e, content, TT_MARGIN_MS) : e->model->n_audio_ctx;
     en_log_mel(e, span, content);
     en_run(e);
-    en_cross(e, de_cross(&r->decoder));
+    en_cross(e, de_cross(d));
 }
 
 /* Whether a token of the former hypothesis is kept: it is the best, or not much worse. The latest
  * tokens have to be the best, because the audio had ended there. */
-static int tt_holds(const ru_run *r, const float *logits, size_t at)
+static int tt_holds(const ru_tentative *t, const en_engine *e, const float *logits, size_t at)
 {
-    size_t vocab = (size_t)r->engine.model->vocab.n_vocab;
-    float margin = at + TT_RECENT < r->tentative.n ? TT_HOLD : 0.0f;
-    return logits[r->tentative.tokens[at]] >= logits[r->engine.op->argmax(logits, vocab)] - margin;
+    size_t vocab = (size_t)e->model->vocab.n_vocab;
+    float margin = at + TT_RECENT < t->n ? TT_HOLD : 0.0f;
+    return logits[t->tokens[at]] >= logits[e->op->argmax(logits, vocab)] - margin;
 }
 
 /* Feeds the former hypothesis after the prompt, and returns how many of its tokens are still those
@@ -29972,12 +30034,12 @@ static size_t tt_verify(ru_run *r, const se_prompt *p, size_t most)
     s->n_draft = 0;
     logits = se_prefill(s, p->tokens, p->n, p->sot);
     memset(h, 0, sizeof *h);
-    while (k < n && !ru_cancelled(r)) {
+    while (k < n && !ru_cancelled(r->cancel)) {
         de_row row[DE_ROWS];
         size_t rows = 0, from = k;
         h->n = k;
         se_apply(s, h, logits);
-        if (!tt_holds(r, logits, k)) {
+        if (!tt_holds(&r->tentative, &r->engine, logits, k)) {
             break;
         }
         for (i = from; i < n && rows < DE_ROWS && rows < r->decoder.logit_rows; i++, rows++) {
@@ -29993,7 +30055,7 @@ static size_t tt_verify(ru_run *r, const se_prompt *p, size_t most)
             h->n = k;
             logits = r->decoder.logits + (k - 1 - from) * stride;
             se_apply(s, h, logits);
-            if (!tt_holds(r, logits, k)) {
+            if (!tt_holds(&r->tentative, &r->engine, logits, k)) {
                 n = k;
                 break;
             }
@@ -30005,9 +30067,9 @@ static size_t tt_verify(ru_run *r, const se_prompt *p, size_t most)
 }
 
 /* Tokens up to the first timestamp at the end of the content: what follows is invented. */
-static size_t tt_length(const ru_run *r, const se_hypothesis *h, size_t content)
+static size_t tt_length(const en_engine *e, const se_hypothesis *h, size_t content)
 {
-    int32_t end = r->engine.model->vocab.timestamp0 + (int32_t)content / 2 - TT_END_STEPS;
+    int32_t end = e->model->vocab.timestamp0 + (int32_t)content / 2 - TT_END_STEPS;
     size_t n = 0;
     while (n < h->n && (n == 0 || h->tokens[n] < end)) {
         n++;
@@ -30040,21 +30102,21 @@ static void tt_decode(ru_run *r, const float *span, size_t content, int complete
 {
     float probability[RU_LANGUAGES], no_speech;
     se_hypothesis *h = r->text.hypothesis;
-    tt_encode(r, span, content);
-    if (r->now.language.id < 0 && !ru_cancelled(r)) {
+    tt_encode(&r->audio, &r->text, &r->engine, &r->decoder, span, content);
+    if (r->now.language.id < 0 && !ru_cancelled(r->cancel)) {
         se_languages(&r->decoder, probability, &no_speech);
-        r->now.language.id = wd_best_language(r, probability);
+        r->now.language.id = wd_best_language(&r->work, &r->engine, probability);
         se_invalidate(&r->text.search);
     }
-    if (!ru_cancelled(r)) {
+    if (!ru_cancelled(r->cancel)) {
         *h = *tt_search(r, content);
-        h->n = tt_length(r, h, content);
+        h->n = tt_length(&r->engine, h, content);
         h->n = wd_before_loop(&r->engine.model->vocab, h);
     }
-    if (!ru_cancelled(r)) {
+    if (!ru_cancelled(r->cancel)) {
         h->n = h->no_speech > r->params.no_speech_threshold ? 0 : h->n;
-        tt_join(r, h);
-        tt_show(r, complete);
+        tt_join(&r->now.language, &r->tentative, &r->engine, &r->params, h);
+        tt_show(&r->tentative, complete);
     }
     r->engine.positions = r->engine.model->n_audio_ctx;
     se_invalidate(&r->text.search);
@@ -30064,21 +30126,22 @@ static void tt_decode(ru_run *r, const float *span, size_t content, int complete
 static void tt_decode_ahead(ru_run *r, const float *span, size_t content, const se_prompt *p,
                             const se_options *o)
 {
-    ru_lookahead *f = &r->lookahead;
+    ru_lookahead *f = &r->audio.ahead;
     const se_hypothesis *h;
     f->n = 0;
     se_invalidate(&r->text.search);
     r->text.search.least_end = wi_least_end(r);
-    r->engine.positions = wd_positions(r, content);
+    r->engine.positions = wd_positions(&r->audio, &r->now.language, &r->engine, &r->params,
+                                       content);
     wd_encode_samples(r, span, content);
-    h = ru_cancelled(r) ? NULL : se_run(&r->text.search, p, o);
+    h = ru_cancelled(r->cancel) ? NULL : se_run(&r->text.search, p, o);
     r->engine.positions = r->engine.model->n_audio_ctx;
-    if (h != NULL && !ru_cancelled(r)) {
+    if (h != NULL && !ru_cancelled(r->cancel)) {
         wi_add_lookahead(r);
         f->steps[0] = r->text.search.steps;
         f->hypothesis[0] = *h;
-        tt_join(r, h);
-        tt_show(r, 1);
+        tt_join(&r->now.language, &r->tentative, &r->engine, &r->params, h);
+        tt_show(&r->tentative, 1);
     }
     se_invalidate(&r->text.search);
 }
@@ -30086,10 +30149,11 @@ static void tt_decode_ahead(ru_run *r, const float *span, size_t content, const 
 /* ---- what is due ---- */
 
 /* First and last voice of the window as far as it is decided. Returns how much there is. */
-static int64_t tt_find_voice(const ru_run *r, int64_t *begin_ms, int64_t *end_ms)
+static int64_t tt_find_voice(const ru_audio *a, const ru_place *at, int64_t *begin_ms,
+                             int64_t *end_ms)
 {
-    const va_detector *v = &r->audio.voice;
-    uint64_t step = (uint64_t)ru_recording_ms(r, 0) / VA_STEP_MS, n = 0;
+    const va_detector *v = &a->voice;
+    uint64_t step = (uint64_t)ru_recording_ms(at, 0) / VA_STEP_MS, n = 0;
     *begin_ms = *end_ms = 0;
     for (; step < v->step; step++) {
         if (va_speech_steps(v, step, step + 1) > 0) {
@@ -30104,15 +30168,15 @@ static int64_t tt_find_voice(const ru_run *r, int64_t *begin_ms, int64_t *end_ms
  * is no pause that could end it, or its text cannot be decoded before. */
 static size_t tt_find_end(const ru_run *r, int64_t voice_end_ms)
 {
-    int64_t base = ru_recording_ms(r, 0), from = base + r->params.least_ms, at, pause;
-    int64_t to = ru_recording_ms(r, (int64_t)aw_frames(r) * 10);
+    int64_t base = ru_recording_ms(&r->state.at, 0), from = base + r->params.least_ms, at, pause;
+    int64_t to = ru_recording_ms(&r->state.at, (int64_t)aw_frames(&r->state.at) * 10);
     pause = r->params.pause_ms;
-    if (pause >= AW_PHRASE_MS || pause <= TT_PAUSE_MS || aw_cuts_windows(r) ||
-        r->bridge.accel != NULL || wd_needs_language(r)) {
+    if (pause >= AW_PHRASE_MS || pause <= TT_PAUSE_MS || aw_cuts_windows(&r->audio, &r->params) ||
+        r->bridge.accel != NULL || wd_needs_language(&r->now.language, &r->engine, &r->params)) {
         return 0;
     }
     from = from > voice_end_ms ? from : voice_end_ms;
-    at = aw_find_phrase_end(r, base, from, to, TT_PAUSE_MS);
+    at = aw_find_phrase_end(&r->audio, &r->state.at, base, from, to, TT_PAUSE_MS);
     return at >= 0 ? (size_t)(at + aw_phrase_pad(pause) - base) / 10u : 0;
 }
 
@@ -30120,7 +30184,7 @@ static size_t tt_find_end(const ru_run *r, int64_t voice_end_ms)
 static void tt_decode_due(ru_run *r, size_t skip, size_t have, int64_t voice_end_ms)
 {
     ru_tentative *t = &r->tentative;
-    ru_lookahead *f = &r->lookahead;
+    ru_lookahead *f = &r->audio.ahead;
     const float *span = r->audio.samples + skip * ML_HOP;
     size_t end = tt_find_end(r, voice_end_ms), content = have - skip;
     se_prompt p;
@@ -30131,7 +30195,7 @@ static void tt_decode_due(ru_run *r, size_t skip, size_t have, int64_t voice_end
         wd_make_prompt(r, r->state.n_previous + r->work.n_initial > 0, &p);
         wd_options(r, r->params.temperature, 0, &o);
         if (se_is_greedy(&r->text.search, &p, &o)) {
-            if (f->n == 0 || wd_lookahead_index(r) == f->n) {
+            if (f->n == 0 || wd_lookahead_index(&r->audio, &r->state.at, &r->work) == f->n) {
                 tt_decode_ahead(r, span, end - skip, &p, &o);
                 t->voice_ms = voice_end_ms;
             }
@@ -30159,11 +30223,11 @@ static int tt_is_wanted(const ru_run *r)
 }
 
 /* After a step, also one that was cancelled: withdraws the text of a window that is final now. */
-static void tt_withdraw(ru_run *r)
+static void tt_withdraw(const ru_place *at, ru_tentative *t)
 {
-    if (r->tentative.frame != r->state.at.frame) {
-        tt_clear(r);
-        r->tentative.frame = r->state.at.frame;
+    if (t->frame != at->frame) {
+        tt_clear(t);
+        t->frame = at->frame;
     }
 }
 
@@ -30171,29 +30235,30 @@ static void tt_withdraw(ru_run *r)
 static int tt_update(ru_run *r)
 {
     ru_tentative *t = &r->tentative;
-    const ru_position here = wi_get_position(r);
+    const ru_position here = wi_get_position(&r->state.at, &r->work, &r->decoder);
     const wnpu_stats stats = r->now.stats;
     const ru_language language = r->now.language;
     void (*beat)(void *user, float share) = r->engine.beat;
     se_filter filter = r->text.search.filter;
-    int64_t begin, end, base = ru_recording_ms(r, 0), silent;
-    size_t skip, have = aw_frames(r);
-    tt_find_utterances(r);
+    int64_t begin, end, base = ru_recording_ms(&r->state.at, 0), silent;
+    size_t skip, have = aw_frames(&r->state.at);
+    tt_find_utterances(&r->audio, &r->state);
     tt_report_utterance(&r->state.live, &t->events);
     if (r->params.commit_step_ms > 0) {
         tt_show_confirmed(r);
         return WNPU_OK;
     }
-    if (!tt_is_wanted(r) || have < 2 || tt_find_voice(r, &begin, &end) < TT_SPEECH_MS) {
+    if (!tt_is_wanted(r) || have < 2 ||
+        tt_find_voice(&r->audio, &r->state.at, &begin, &end) < TT_SPEECH_MS) {
         return WNPU_OK;
     }
-    silent = aw_next_speech_ms(r, base) - base;
+    silent = aw_next_speech_ms(&r->audio, &r->state, &r->store, base) - base;
     skip = silent >= LG_LEADING_SILENCE_MS ? (size_t)silent / 10u : 0;
     if (skip + 1 >= have) {
         return WNPU_OK;
     }
     t->t0_ms = begin;
-    t->t1_ms = ru_end_ms(r);
+    t->t1_ms = ru_end_ms(&r->state.at);
     r->engine.beat = NULL;
     r->text.search.filter.function = NULL;
     r->text.search.steps = r->text.search.prompt_tokens = 0;
@@ -30203,8 +30268,8 @@ static int tt_update(ru_run *r)
     r->engine.beat = beat;
     r->now.language = language;
     r->now.stats = stats;
-    wi_set_position(r, &here);
-    return ru_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : WNPU_OK;
+    wi_set_position(&r->state.at, &r->work, &r->decoder, &here);
+    return ru_cancelled(r->cancel) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : WNPU_OK;
 }
 
 /* ======================================================================
@@ -30224,7 +30289,7 @@ static int tt_update(ru_run *r)
  * ====================================================================== */
 
 /* The recording that the ring delivers. */
-static void st_set_audio(ru_run *r, const wnpu_stream_options *o, wnpu_audio *a)
+static void st_set_audio(ri_ring *ring, const wnpu_stream_options *o, wnpu_audio *a)
 {
     wnpu_audio_init(a, sizeof *a);
     a->format = o->format;
@@ -30233,7 +30298,7 @@ static void st_set_audio(ru_run *r, const wnpu_stream_options *o, wnpu_audio *a)
     a->channel = o->channel;
     a->layout = o->layout;
     a->read = ri_read;
-    a->user = &r->ring;
+    a->user = ring;
 }
 
 /* Checks that a live run with this recording is possible in this session. */
@@ -30256,7 +30321,7 @@ static int st_check(ru_run *r, const wnpu_audio *a)
                       "audio; use at least %lu, better a few seconds",
                       (unsigned long)r->ring.size, (unsigned long)(least * frame));
     }
-    if (wi_is_language_first(r)) {
+    if (wi_is_language_first(&r->engine, &r->params)) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "language_windows %d needs audio in memory: a "
                       "stream cannot go back to the start", (int)r->params.language_windows);
     }
@@ -30270,54 +30335,53 @@ static int st_check(ru_run *r, const wnpu_audio *a)
 }
 
 /* The parameters of a run of the detector alone: as in wi_detect_speech(), no language is used. */
-static void st_set_detection(ru_run *r)
+static void st_set_detection(const ru_live *live, wnpu_params *params)
 {
-    if (r->state.live.detect_only) {
-        r->params.vad = 1;
-        r->params.language = WNPU_LANGUAGE_AUTO;
+    if (live->detect_only) {
+        params->vad = 1;
+        params->language = WNPU_LANGUAGE_AUTO;
     }
 }
 
 /* A text of n bytes and an end behind what is kept, of which *used bytes are taken; 0: no room. */
-static int st_keep(ru_run *r, size_t *used, const char *text, size_t n, char end)
+static int st_keep(ru_text *decoding, size_t *used, const char *text, size_t n, char end)
 {
-    if (n >= r->text.kept_size - *used) {
+    if (n >= decoding->kept_size - *used) {
         return 0;
     }
-    memcpy(r->text.kept + *used, text, n);
-    r->text.kept[*used + n] = end;
+    memcpy(decoding->kept + *used, text, n);
+    decoding->kept[*used + n] = end;
     *used += n + 1;
     return 1;
 }
 
 /* Keeps the text of parameters that is read while a live run goes on: replacements, and hotwords
  * that say how they are heard. The caller's may be gone after this call. */
-static int st_keep_text(ru_run *r)
+static int st_keep_text(ru_text *text, wnpu_params *p, wnpu_error *error)
 {
-    wnpu_params *p = &r->params;
     lr_hotwords list = ru_hotwords(p);
     const char *replace = NULL, *hotword, *heard;
     size_t used = 0, lines, n = 0;
     int fits = 1;
     if (p->replace != NULL) {
-        replace = r->text.kept;
-        fits = st_keep(r, &used, p->replace, strlen(p->replace), '\0');
+        replace = text->kept;
+        fits = st_keep(text, &used, p->replace, strlen(p->replace), '\0');
     }
     lines = used;
     while (fits && (hotword = lr_next_hotword(&list, &n)) != NULL) {
         (void)lr_word_length(hotword, n, &heard);
-        fits = heard == NULL || st_keep(r, &used, hotword, n, '\n');
+        fits = heard == NULL || st_keep(text, &used, hotword, n, '\n');
     }
-    fits = fits && (used == lines || st_keep(r, &used, "", 0, '\0'));
+    fits = fits && (used == lines || st_keep(text, &used, "", 0, '\0'));
     if (!fits) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "replace, and hotwords with spellings, have more "
+        return er_set(error, WNPU_E_ARGUMENT, "replace, and hotwords with spellings, have more "
                       "than the %lu bytes that a live run keeps: %u for each of max_phrase_tokens",
-                      (unsigned long)r->text.kept_size, RU_KEPT_BYTES);
+                      (unsigned long)text->kept_size, RU_KEPT_BYTES);
     }
     p->replace = replace;
     p->hotwords = NULL;
     p->n_hotwords = 0;
-    p->hotword_lines = used > lines ? r->text.kept + lines : NULL;
+    p->hotword_lines = used > lines ? text->kept + lines : NULL;
     return WNPU_OK;
 }
 
@@ -30333,13 +30397,13 @@ static int st_begin(ru_run *r, const wnpu_stream_options *o)
 {
     wnpu_audio a;
     int status;
-    st_set_audio(r, o, &a);
+    st_set_audio(&r->ring, o, &a);
     r->state.live.step_ms = o->step_ms;
     r->state.live.hangover_ms = o->hangover_ms;
     r->state.live.detect_only = o->detect_only != 0;
     r->state.live.skip_late = o->skip_late != 0;
     r->state.live.skipped = 0;
-    st_set_detection(r);
+    st_set_detection(&r->state.live, &r->params);
     status = st_configure(r);
     if (r->state.live.detect_only) {
         r->now.language.probability = 0.0f;
@@ -30347,7 +30411,7 @@ static int st_begin(ru_run *r, const wnpu_stream_options *o)
     status = status == WNPU_OK ? st_check(r, &a) : status;
     status = status == WNPU_OK ? wi_set_hotwords(r) : status;
     r->state.fingerprint = status == WNPU_OK ? pm_fingerprint(&r->params) : 0;
-    status = status == WNPU_OK ? st_keep_text(r) : status;
+    status = status == WNPU_OK ? st_keep_text(&r->text, &r->params, &r->error) : status;
     status = status == WNPU_OK ? au_open(r->audio.stream, &a, &r->error) : status;
     if (status != WNPU_OK) {
         return status;
@@ -30366,7 +30430,7 @@ static int st_resume(ru_run *r)
 {
     wnpu_audio a = r->audio.stream->audio;
     int status;
-    st_set_detection(r);
+    st_set_detection(&r->state.live, &r->params);
     if (pm_fingerprint(&r->params) != r->state.fingerprint) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "the parameters differ from those that the "
                       "stream was begun with; only callbacks may differ");
@@ -30375,7 +30439,7 @@ static int st_resume(ru_run *r)
     a.user = &r->ring;
     status = wi_configure(r, 1);
     status = status == WNPU_OK ? wi_set_hotwords(r) : status;
-    status = status == WNPU_OK ? st_keep_text(r) : status;
+    status = status == WNPU_OK ? st_keep_text(&r->text, &r->params, &r->error) : status;
     status = status == WNPU_OK ? au_continue(r->audio.stream, &a, &r->error) : status;
     if (status == WNPU_OK) {
         r->audio.stream->ready = ri_ready;
@@ -30386,7 +30450,7 @@ static int st_resume(ru_run *r)
             ri_open(&r->ring);
         }
     }
-    wi_load_checkpoint(r);
+    wi_load_checkpoint(&r->state.checkpoint, &r->now);
     return status;
 }
 
@@ -30397,18 +30461,19 @@ static int st_detect(ru_run *r)
 {
     int status = WNPU_OK;
     size_t frames = 1;
-    while (status == WNPU_OK && !ru_cancelled(r) && frames > 0 &&
+    while (status == WNPU_OK && !ru_cancelled(r->cancel) && frames > 0 &&
            (status = aw_detect_all(r)) == WNPU_OK) {
-        tt_find_utterances(r);
-        frames = aw_frames(r) == ML_FRAMES || r->work.complete ? aw_frames(r) : 0;
+        tt_find_utterances(&r->audio, &r->state);
+        frames = aw_frames(&r->state.at);
+        frames = frames == ML_FRAMES || r->work.complete ? frames : 0;
         status = frames > 0 ? aw_advance(r, frames) : WNPU_OK;
     }
-    if (status == WNPU_OK && ru_cancelled(r)) {
+    if (status == WNPU_OK && ru_cancelled(r->cancel)) {
         status = er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
     }
     if (status == WNPU_OK && r->work.complete) {
         r->state.spans_passed = 0;
-        status = lg_cover(r, ru_end_ms(r), WNPU_REASON_NO_TEXT);
+        status = lg_cover(r, ru_end_ms(&r->state.at), WNPU_REASON_NO_TEXT);
     }
     wi_save_checkpoint(r); /* also if cancelled, for the spans that were found */
     return status;
@@ -30417,7 +30482,7 @@ static int st_detect(ru_run *r)
 /* A step decodes one window at most, so that it does not take longer when several are due. */
 static int st_after_window(ru_run *r)
 {
-    tt_find_utterances(r);
+    tt_find_utterances(&r->audio, &r->state);
     return 0;
 }
 
@@ -30431,7 +30496,7 @@ static int st_run(ru_run *r, int finish)
     r->work.reported_at = since;
     r->bridge.fell_back = 0;
     r->work.due = 0;
-    wi_load_checkpoint(r);
+    wi_load_checkpoint(&r->state.checkpoint, &r->now);
     memset(&r->store.rest, 0, sizeof r->store.rest);
     status = aw_fill(r);
     r->now.stats.audio_in_ms += ru_elapsed_ms(&since);
@@ -30449,14 +30514,14 @@ static int st_run(ru_run *r, int finish)
 static int st_step(ru_run *r)
 {
     int status = r->work.resumable ? st_run(r, 0) : r->work.live_status;
-    tt_withdraw(r);
+    tt_withdraw(&r->state.at, &r->tentative);
     if (status == WNPU_OK) {
         r->tentative.events |= r->work.due ? WNPU_EVENT_MORE : 0u;
         status = tt_update(r);
     }
     r->work.live_status = status;
     if (r->work.resumable) {
-        lg_set_open_end(r);
+        lg_set_open_end(&r->state.at, &r->now.stats, &r->store);
     } else {
         (void)lg_finish(r, status);
     }
@@ -30474,7 +30539,7 @@ static int st_end(ru_run *r)
 static int st_finish(ru_run *r)
 {
     int status = r->work.live_status;
-    tt_clear(r);
+    tt_clear(&r->tentative);
     ri_end(&r->ring);
     if (r->work.resumable) {
         status = r->work.live_status = st_run(r, 1);
@@ -30484,7 +30549,7 @@ static int st_finish(ru_run *r)
         ri_close(&r->ring);
     }
     if (status == WNPU_OK) {
-        wi_finish_language(r);
+        wi_finish_language(&r->now.language, &r->work, &r->engine);
     }
     status = lg_finish(r, status);
     if (status == WNPU_INCOMPLETE && r->state.live.detect_only) { /* text was not requested */
@@ -30580,19 +30645,19 @@ static void sn_transfer(sn_cursor *w, void *data, size_t size)
 
 /* Transfers everything after the header. s contains the sizes; it is filled by the caller when
  * writing, and also when reading. */
-static void sn_transfer_all(sn_cursor *w, ru_run *r, sn_state *s)
+static void sn_transfer_all(sn_cursor *w, const ru_audio *audio, const ru_context *context,
+                            const rs_store *store, ri_ring *q, sn_state *s)
 {
-    au_stream *a = r->audio.stream;
-    ri_ring *q = &r->ring;
-    unsigned char *back = r->store.base + r->store.size;
+    au_stream *a = audio->stream;
+    unsigned char *back = store->base + store->size;
     sn_transfer(w, s, sizeof *s);
-    sn_transfer(w, r->context.previous, s->run.n_previous * sizeof(int32_t));
-    sn_transfer(w, r->audio.samples, (s->run.at.n_samples + s->run.at.n_ahead) * sizeof(float));
+    sn_transfer(w, context->previous, s->run.n_previous * sizeof(int32_t));
+    sn_transfer(w, audio->samples, (s->run.at.n_samples + s->run.at.n_ahead) * sizeof(float));
     sn_transfer(w, a->window + a->at, (size_t)s->n_resampler * sizeof(float));
-    sn_transfer(w, r->audio.voice.x, (size_t)s->voice.have * sizeof(float));
-    sn_transfer(w, r->audio.voice.history, r->audio.voice.kept);
+    sn_transfer(w, audio->voice.x, (size_t)s->voice.have * sizeof(float));
+    sn_transfer(w, audio->voice.history, audio->voice.kept);
     sn_transfer(w, a->raw + a->raw_at * a->frame, (size_t)s->n_raw * a->frame);
-    sn_transfer(w, r->store.base, (size_t)s->used);
+    sn_transfer(w, store->base, (size_t)s->used);
     sn_transfer(w, back - s->count * sizeof(uint32_t), (size_t)s->count * sizeof(uint32_t));
     if (s->ring.frames > 0) {
         size_t at = q->tail % q->frames, n = (size_t)s->ring.frames;
@@ -30643,13 +30708,13 @@ static uint64_t sn_model(const wnpu_model *model)
 
 /* ---- what a snapshot holds ---- */
 
-static void sn_fill_head(const ru_run *r, const wnpu_config *c, sn_head *h)
+static void sn_fill_head(const en_engine *e, const wnpu_config *c, sn_head *h)
 {
     memset(h, 0, sizeof *h);
     memcpy(h->magic, sn_magic, sizeof h->magic);
     h->version = SN_VERSION;
     h->layout = sn_layout();
-    h->model = sn_model(r->engine.model);
+    h->model = sn_model(e->model);
     h->result_bytes = c->result_bytes;
     h->max_phrase_tokens = c->max_phrase_tokens;
     h->compute = (uint32_t)c->compute;
@@ -30728,7 +30793,7 @@ static void sn_get_state(const ru_run *r, sn_state *s)
     s->language = r->now.language.id;
     s->language_probability = r->now.language.probability;
     if (r->work.in_progress_call && language->weight > 0.0f) { /* wi_finish_language() */
-        s->language = wd_best_language(r, language->sums);
+        s->language = wd_best_language(&r->work, &r->engine, language->sums);
         s->language_probability = language->sums[s->language] / language->weight;
     }
     s->language = s->language < 0 ? 0 : s->language;
@@ -30738,19 +30803,21 @@ static void sn_get_state(const ru_run *r, sn_state *s)
 }
 
 /* Bytes of a snapshot of this state. */
-static size_t sn_size(ru_run *r, sn_state *s)
+static size_t sn_size(const ru_audio *a, const ru_context *context, const rs_store *store,
+                      ri_ring *ring, sn_state *s)
 {
     sn_cursor w = {NULL, NULL, sizeof(sn_head)};
-    sn_transfer_all(&w, r, s);
+    sn_transfer_all(&w, a, context, store, ring, s);
     return w.at;
 }
 
 /* Upper limit of sn_size() for this session. */
-static size_t sn_max_size(const ru_run *r)
+static size_t sn_max_size(const ru_audio *a, const rs_store *store, const ri_ring *ring,
+                          const en_engine *e)
 {
-    return sizeof(sn_head) + sizeof(sn_state) + r->store.size + r->ring.size + AU_RAW +
-           r->audio.voice.kept +
-           (wd_previous_capacity(r->engine.model) + r->audio.capacity + AU_WINDOW + VA_BUFFER) *
+    return sizeof(sn_head) + sizeof(sn_state) + store->size + ring->size + AU_RAW +
+           a->voice.kept +
+           (wd_previous_capacity(e->model) + a->capacity + AU_WINDOW + VA_BUFFER) *
            sizeof(float);
 }
 
@@ -30760,8 +30827,8 @@ static void sn_write(ru_run *r, const wnpu_config *c, sn_state *s, unsigned char
     sn_cursor w = {NULL, NULL, sizeof(sn_head)};
     sn_head h;
     w.out = block;
-    sn_transfer_all(&w, r, s);
-    sn_fill_head(r, c, &h);
+    sn_transfer_all(&w, &r->audio, &r->context, &r->store, &r->ring, s);
+    sn_fill_head(&r->engine, c, &h);
     h.size = size;
     memcpy(block, &h, sizeof h);
     h.checksum = mf_checksum(block + offsetof(sn_head, model), size - offsetof(sn_head, model));
@@ -30770,37 +30837,38 @@ static void sn_write(ru_run *r, const wnpu_config *c, sn_state *s, unsigned char
 
 /* ---- validation of untrusted blocks ---- */
 
-static int sn_check_head(ru_run *r, const wnpu_config *c, const unsigned char *block, size_t size)
+static int sn_check_head(const en_engine *e, wnpu_error *error, const wnpu_config *c,
+                         const unsigned char *block, size_t size)
 {
     sn_head h, ours;
     if (size < sizeof h + sizeof(sn_state) || memcmp(block, sn_magic, sizeof sn_magic) != 0) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "these %lu bytes are not a snapshot",
+        return er_set(error, WNPU_E_ARGUMENT, "these %lu bytes are not a snapshot",
                       (unsigned long)size);
     }
     memcpy(&h, block, sizeof h);
-    sn_fill_head(r, c, &ours);
+    sn_fill_head(e, c, &ours);
     if (h.version != ours.version || h.layout != ours.layout) {
-        return er_set(&r->error, WNPU_E_VERSION, "the snapshot is of another version or build of "
+        return er_set(error, WNPU_E_VERSION, "the snapshot is of another version or build of "
                       "this library (%u, layout %08x; this is %u, %08x)", (unsigned)h.version,
                       (unsigned)h.layout, (unsigned)ours.version, (unsigned)ours.layout);
     }
     if (h.size != size) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "the snapshot has %llu bytes, but %lu were given",
+        return er_set(error, WNPU_E_ARGUMENT, "the snapshot has %llu bytes, but %lu were given",
                       (unsigned long long)h.size, (unsigned long)size);
     }
     if (h.checksum != mf_checksum(block + offsetof(sn_head, model),
                                   size - offsetof(sn_head, model))) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "the snapshot is damaged: its checksum does not "
+        return er_set(error, WNPU_E_ARGUMENT, "the snapshot is damaged: its checksum does not "
                       "match");
     }
     if (h.model != ours.model) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "the snapshot is of a session with another "
+        return er_set(error, WNPU_E_ARGUMENT, "the snapshot is of a session with another "
                       "model, or one opened with another keep_float");
     }
     if (h.compute != ours.compute || h.max_beams != ours.max_beams ||
         h.batch != ours.batch || h.result_bytes != ours.result_bytes ||
         h.max_phrase_tokens != ours.max_phrase_tokens) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "the snapshot is of a session with another %s",
+        return er_set(error, WNPU_E_ARGUMENT, "the snapshot is of a session with another %s",
                       h.compute != ours.compute ? "compute"
                       : h.max_beams != ours.max_beams ? "max_beams"
                       : h.batch != ours.batch ? "batch"
@@ -30810,10 +30878,10 @@ static int sn_check_head(ru_run *r, const wnpu_config *c, const unsigned char *b
 }
 
 /* Languages and their probabilities. An English-only model has no sums. */
-static int sn_are_languages(const ru_run *r, const sn_state *s)
+static int sn_are_languages(const en_engine *e, const sn_state *s)
 {
     const ru_language *m = &s->run.checkpoint.language;
-    const tk_vocab *v = &r->engine.model->vocab;
+    const tk_vocab *v = &e->model->vocab;
     int32_t n = v->multilingual ? v->n_languages : 1, least = v->multilingual ? -1 : 0, i;
     if (m->id < least || m->id >= n || m->rival < -1 || m->rival >= n ||
         s->language < 0 || s->language >= n ||
@@ -30898,13 +30966,13 @@ static int sn_are_tokens(const unsigned char *block, size_t n, const tk_vocab *v
 }
 
 /* Confirmed words: text and timestamps, before the detector's position. */
-static int sn_are_confirmed(const ru_run *r, const sn_state *s)
+static int sn_are_confirmed(const en_engine *e, const sn_state *s)
 {
     const ru_confirmed *c = &s->run.confirmed;
-    const tk_vocab *v = &r->engine.model->vocab;
+    const tk_vocab *v = &e->model->vocab;
     uint32_t i;
     if (c->n > RU_MAX_PREFIX || c->n > c->n_said || c->n_said > SE_MAX_TOKENS ||
-        c->n > r->engine.model->n_text_ctx / 4 || c->last_ms < 0 ||
+        c->n > e->model->n_text_ctx / 4 || c->last_ms < 0 ||
         c->last_ms > c->until_ms || c->until_ms > c->point_ms ||
         (uint64_t)c->point_ms > s->voice.n_pushed / (ML_RATE / 1000u)) {
         return 0;
@@ -30920,10 +30988,10 @@ static int sn_are_confirmed(const ru_run *r, const sn_state *s)
 }
 
 /* cut_ms: a step of the detector inside the window, or no cut. */
-static int sn_is_cut(const ru_run *r, const ru_place *at)
+static int sn_is_cut(const ru_audio *a, const ru_place *at)
 {
     int64_t end = (int64_t)at->frame * 10 + ML_FRAMES * 10;
-    return at->cut_ms == 0 || (at->cut_ms == INT64_MAX && r->audio.batch > 0) ||
+    return at->cut_ms == 0 || (at->cut_ms == INT64_MAX && a->batch > 0) ||
            (at->cut_ms > 0 && at->cut_ms <= end && at->cut_ms % VA_STEP_MS == 0);
 }
 
@@ -31027,7 +31095,7 @@ static int sn_is_ring(const sn_state *state, size_t size, size_t frame)
 /* Times: the covered part ends between the beginning of the window and the end of the samples, as
  * do text, spans and the detector's state. A run of the detector alone covers nothing until its
  * end. */
-static int sn_are_times(const ru_run *r, const sn_state *s, const rs_ends *ends)
+static int sn_are_times(const ru_audio *a, const sn_state *s, const rs_ends *ends)
 {
     const ru_ledger *l = &s->run.ledger;
     const ru_place *at = &s->run.at;
@@ -31040,7 +31108,7 @@ static int sn_are_times(const ru_run *r, const sn_state *s, const rs_ends *ends)
            at->limit_ms >= -1 && at->limit_ms <= end && s->last_ms >= 0 && s->last_ms <= end &&
            (ends->speech_ms % VA_STEP_MS == 0 || (s->ended && ends->speech_ms == end)) &&
            ends->speech_ms <= end && ends->text_ms <= end &&
-           s->run.spans_passed <= s->speech.count && sn_is_cut(r, at) &&
+           s->run.spans_passed <= s->speech.count && sn_is_cut(a, at) &&
            sn_are_stats(&s->run.checkpoint.stats) &&
            s->run.checkpoint.stats.speech_ms <= end && s->voice.n_pushed <= samples &&
            (s->voice.n_pushed == 0 || s->voice.n_pushed >= at->frame * ML_HOP) &&
@@ -31078,20 +31146,21 @@ static int sn_is_store(const sn_state *s, const rs_store *ours, rs_store *store)
 }
 
 /* Checks that the live run in a block, if any, has a ring of our size. */
-static int sn_check_room(ru_run *r, const unsigned char *block)
+static int sn_check_room(const ri_ring *q, wnpu_error *error, const unsigned char *block)
 {
     sn_ring ring;
     memcpy(&ring, block + sizeof(sn_head) + offsetof(sn_state, ring), sizeof ring);
-    return ring.live != 1 || ring.size == r->ring.size ? WNPU_OK
-        : er_set(&r->error, WNPU_E_ARGUMENT, "the snapshot is of a live run in a session with "
+    return ring.live != 1 || ring.size == q->size ? WNPU_OK
+        : er_set(error, WNPU_E_ARGUMENT, "the snapshot is of a live run in a session with "
                  "another stream_bytes (%llu; here %lu)", (unsigned long long)ring.size,
-                 (unsigned long)r->ring.size);
+                 (unsigned long)q->size);
 }
 
 /* Checks that a session could have written the block, since anybody can compute a checksum. */
-static int sn_is_valid(const ru_run *r, const unsigned char *block, size_t size)
+static int sn_is_valid(const ru_audio *a, const rs_store *st, const ri_ring *ring,
+                       const en_engine *e, const unsigned char *block, size_t size)
 {
-    const tk_vocab *v = &r->engine.model->vocab;
+    const tk_vocab *v = &e->model->vocab;
     const unsigned char *p = block + sizeof(sn_head);
     size_t left = size - sizeof(sn_head) - sizeof(sn_state), floats, frame;
     rs_ends ends;
@@ -31103,22 +31172,22 @@ static int sn_is_valid(const ru_run *r, const unsigned char *block, size_t size)
     at = &s.run.at;
     p += sizeof s;
     if (at->frame > (uint64_t)1 << 40 || at->n_samples < ML_MARGIN || at->n_samples > ML_SPAN ||
-        at->n_ahead > (at->n_samples < ML_SPAN ? 0 : r->audio.capacity - ML_SPAN) ||
-        at->cut_ms < 0 || s.run.n_previous > wd_previous_capacity(r->engine.model) ||
+        at->n_ahead > (at->n_samples < ML_SPAN ? 0 : a->capacity - ML_SPAN) ||
+        at->cut_ms < 0 || s.run.n_previous > wd_previous_capacity(e->model) ||
         s.run.window > INT32_MAX / 2 || s.run.loop_cuts > INT32_MAX ||
         s.run.detector_done >> 1 != 0 || s.voice.have > VA_BUFFER ||
         (s.run.detector_done && (!s.ended || s.voice.open)) || s.task >> 1 != 0 ||
         s.vad >> 1 != 0 ||
-        !sn_is_stream(&s) || !sn_are_languages(r, &s) || !sn_are_confirmed(r, &s) ||
-        !sn_is_store(&s, &r->store, &store)) {
+        !sn_is_stream(&s) || !sn_are_languages(e, &s) || !sn_are_confirmed(e, &s) ||
+        !sn_is_store(&s, st, &store)) {
         return 0;
     }
     frame = au_widths[s.format] * (size_t)s.channels;
-    if (!sn_is_ring(&s, r->ring.size, frame)) {
+    if (!sn_is_ring(&s, ring->size, frame)) {
         return 0;
     }
     floats = at->n_samples + at->n_ahead + (size_t)(s.n_resampler + s.voice.have);
-    bytes = s.run.n_previous * sizeof(int32_t) + floats * sizeof(float) + r->audio.voice.kept +
+    bytes = s.run.n_previous * sizeof(int32_t) + floats * sizeof(float) + a->voice.kept +
             (s.n_raw + s.ring.frames) * frame + s.used + s.count * sizeof(uint32_t);
     if (bytes != left || !sn_are_tokens(p, s.run.n_previous, v)) {
         return 0;
@@ -31130,7 +31199,7 @@ static int sn_is_valid(const ru_run *r, const unsigned char *block, size_t size)
     p += left - (size_t)(s.run.n_previous * sizeof(int32_t) + s.used + s.count * sizeof(uint32_t) +
                          s.ring.frames * frame);
     ends.step_ms = VA_STEP_MS;
-    return rs_is_store(&store, p, p + s.used, v, &ends) && sn_are_times(r, &s, &ends);
+    return rs_is_store(&store, p, p + s.used, v, &ends) && sn_are_times(a, &s, &ends);
 }
 
 /* ---- reading ---- */
@@ -31197,8 +31266,8 @@ static void sn_read(ru_run *r, const unsigned char *block)
         r->work.live = RU_LIVE_RESTORED;
     }
     w.in = block;
-    (void)aw_reserve(r, 0, s.run.at.n_samples + s.run.at.n_ahead);
-    sn_transfer_all(&w, r, &s);
+    (void)aw_reserve(&r->audio, 0, s.run.at.n_samples + s.run.at.n_ahead);
+    sn_transfer_all(&w, &r->audio, &r->context, &r->store, &r->ring, &s);
     (void)sn_is_store(&s, &r->store, &store);
     r->store = store;
     r->state = s.run;
@@ -31206,15 +31275,15 @@ static void sn_read(ru_run *r, const unsigned char *block)
     r->params.vad = s.vad;
     r->text.aligner.last_ms = s.last_ms;
     va_restore(&r->audio.voice, &s.voice);
-    r->lookahead.n_decided = 0;
-    aw_pad_silence(r, r->state.at.n_samples + r->state.at.n_ahead);
-    wi_load_checkpoint(r);
+    r->audio.ahead.n_decided = 0;
+    aw_pad_silence(&r->audio, r->state.at.n_samples + r->state.at.n_ahead);
+    wi_load_checkpoint(&r->state.checkpoint, &r->now);
     r->now.language.id = s.language;
     r->now.language.probability = s.language_probability;
     if (r->work.live) {
-        lg_set_open_end(r);
+        lg_set_open_end(&r->state.at, &r->now.stats, &r->store);
     } else {
-        lg_set_rest(r, WNPU_REASON_CANCELLED);
+        lg_set_rest(&r->state, &r->now.stats, &r->store, WNPU_REASON_CANCELLED);
     }
     r->work.resumable = 1;
 }
@@ -32496,7 +32565,7 @@ static int ap_merge(ru_run *r, int status)
     int64_t end_ms = sp_ledger_end(&r->store);
     wnpu_speech_span span;
     size_t i;
-    lg_count_unresolved(r);
+    lg_count_unresolved(&r->now.stats, &r->store);
     r->now.stats.audio_ms = end_ms > r->now.stats.audio_ms ? end_ms : r->now.stats.audio_ms;
     r->now.stats.speech_ms = 0;
     for (i = 0; i < r->store.speech.count; i++) {
@@ -32506,7 +32575,8 @@ static int ap_merge(ru_run *r, int status)
     if (merged != WNPU_OK && status >= 0) {
         return er_set(&r->error, merged, "the result store is full; raise result_bytes");
     }
-    return status == WNPU_OK && r->now.stats.unresolved_ms > 0 ? lg_set_incomplete(r) : status;
+    return status == WNPU_OK && r->now.stats.unresolved_ms > 0
+               ? lg_set_incomplete(&r->now.stats, &r->error) : status;
 }
 
 /* Common part of wnpu_transcribe() and wnpu_detect_speech(). */
@@ -32557,12 +32627,14 @@ WNPU_API size_t wnpu_snapshot_size(wnpu_session *session)
         return 0;
     }
     sn_get_state(&session->run, &state);
-    return sn_size(&session->run, &state);
+    return sn_size(&session->run.audio, &session->run.context, &session->run.store,
+                   &session->run.ring, &state);
 }
 
 WNPU_API size_t wnpu_snapshot_most(const wnpu_session *session)
 {
-    return session != NULL ? sn_max_size(&session->run) : 0;
+    return session != NULL ? sn_max_size(&session->run.audio, &session->run.store,
+                                         &session->run.ring, &session->run.engine) : 0;
 }
 
 WNPU_API int wnpu_snapshot(wnpu_session *session, void *memory, size_t size)
@@ -32579,7 +32651,8 @@ WNPU_API int wnpu_snapshot(wnpu_session *session, void *memory, size_t size)
     environment = er_float_default();
     sn_get_state(&session->run, &state);
     er_float_put(environment);
-    need = sn_size(&session->run, &state);
+    need = sn_size(&session->run.audio, &session->run.context, &session->run.store,
+                   &session->run.ring, &state);
     if (size < need) {
         return er_set(&session->run.error, WNPU_E_MEMORY, "a snapshot needs %lu bytes now, but "
                       "there is room for %lu", (unsigned long)need, (unsigned long)size);
@@ -32601,9 +32674,10 @@ WNPU_API int wnpu_restore(wnpu_session *session, const void *snapshot, size_t si
         return WNPU_E_STATE;
     }
     r = &session->run;
-    status = sn_check_head(r, &session->config, snapshot, size);
-    status = status == WNPU_OK ? sn_check_room(r, snapshot) : status;
-    if (status == WNPU_OK && !sn_is_valid(r, snapshot, size)) {
+    status = sn_check_head(&r->engine, &r->error, &session->config, snapshot, size);
+    status = status == WNPU_OK ? sn_check_room(&r->ring, &r->error, snapshot) : status;
+    if (status == WNPU_OK &&
+        !sn_is_valid(&r->audio, &r->store, &r->ring, &r->engine, snapshot, size)) {
         status = er_set(&r->error, WNPU_E_ARGUMENT, "the snapshot is damaged although its checksum "
                         "matches: it was not written by a session");
     }
@@ -32815,7 +32889,7 @@ WNPU_API int wnpu_get_live(const wnpu_session *session, wnpu_live *live)
     memset(&ours, 0, sizeof ours);
     ours.speaking = r->params.vad && !r->state.detector_done && r->audio.voice.open;
     ours.committed_ms = r->state.ledger.covered_ms;
-    ours.audio_ms = lg_read_ms(r);
+    ours.audio_ms = lg_read_ms(&r->state.at);
     ours.lag_ms = au_ms(r->audio.stream, ri_waiting(&r->ring));
     ours.overrun_ms = au_ms(r->audio.stream, ri_load(&r->ring.lost));
     ours.text = r->tentative.text;
@@ -32934,7 +33008,7 @@ WNPU_API int wnpu_get_languages(const wnpu_session *session, float *probabilitie
     n = r->engine.model->vocab.n_languages;
     for (i = 0; i < count; i++) {
         probabilities[i] = i < (size_t)n && r->now.language.weight > 0.0f
-                               ? wd_mean_probability(r, (int32_t)i)
+                               ? wd_mean_probability(&r->now.language, (int32_t)i)
                                : (int32_t)i == r->now.stats.language && n > 0 ? 1.0f : 0.0f;
     }
     er_float_put(environment);

@@ -72,8 +72,8 @@ static size_t compare_windows(wnpu_session *s, size_t n, size_t max_tokens, size
     for (i = 0; i < n; i++) {
         window[i] = (i + 1) % n;
         least_end[i] = v->timestamp0 + 100 * (int32_t)(i % 3);
-        s->run.lookahead.content[i] = ML_FRAMES; /* for who judges repetition */
-        s->run.lookahead.frame[i] = 0;
+        s->run.audio.ahead.content[i] = ML_FRAMES; /* for who judges repetition */
+        s->run.audio.ahead.frame[i] = 0;
     }
     T_CHECK(se_is_greedy(&s->run.text.search, &p, &o), "greedy");
     se_run_windows(&s->run.text.search, &p, &o, n, window, least_end, found, steps);
@@ -215,7 +215,7 @@ typedef struct witness {
 static int count_together(void *user, int64_t done_ms, int64_t total_ms)
 {
     witness *w = user;
-    size_t n = w->session->run.lookahead.n;
+    size_t n = w->session->run.audio.ahead.n;
     (void)done_ms;
     (void)total_ms;
     w->together = n > w->together ? n : w->together;
@@ -237,7 +237,7 @@ static int in_a_pause(void *user, int64_t done_ms, int64_t total_ms)
     }
     T_CHECK(loudest < 0.01f, "cut at %ld ms, where %g is heard", (long)r->state.at.cut_ms,
             (double)loudest);
-    T_CHECK(ru_recording_ms(r, 0) <= r->state.at.cut_ms, "a window passes the pause");
+    T_CHECK(ru_recording_ms(&r->state.at, 0) <= r->state.at.cut_ms, "a window passes the pause");
     return 0;
 }
 

@@ -20,7 +20,7 @@ static void show_steps(const char *name, const shown_step *step, size_t n)
         t->n_latest = strlen(step[i].latest);
         memcpy(t->latest, step[i].latest, t->n_latest);
         t->events = 0;
-        tt_show(r, step[i].complete);
+        tt_show(&r->tentative, step[i].complete);
         T_CHECK(strcmp(t->text, step[i].shown) == 0 && t->length == strlen(t->text),
                 "%s, %d: shows \"%s\", not \"%s\"", name, (int)i, t->text, step[i].shown);
         T_CHECK(t->likely == strlen(step[i].likely), "%s, %d: %d bytes likely, not %d", name,
@@ -29,7 +29,7 @@ static void show_steps(const char *name, const shown_step *step, size_t n)
                 (t->events == WNPU_EVENT_TENTATIVE) == changes, "%s, %d: %d changes, events %x",
                 name, (int)i, (int)(t->revision - revision), t->events);
     }
-    tt_clear(r);
+    tt_clear(&r->tentative);
     T_CHECK(t->length == 0 && t->likely == 0 && t->text[0] == '\0', "%s: cleared", name);
     free(r);
 }

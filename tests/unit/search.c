@@ -1463,7 +1463,7 @@ static void prompt_layout(void)
     p->carry_initial_prompt = 1;
     p->prefix = "Dear Sir";
     T_CHECK(wi_set_prompts(r, 0) == WNPU_OK, "%s", r->error.message);
-    wd_append_context(r, said, n_said);
+    wd_append_context(&r->state, &r->context, &r->engine, said, n_said);
     wd_make_prompt(r, 1, &q);
     T_CHECK(q.tokens[0] == v->sot_prev && memcmp(q.tokens + 1, told, n_told * 4) == 0 &&
             memcmp(q.tokens + 1 + n_told, said, n_said * 4) == 0 && q.sot == 1 + n_told + n_said,
@@ -1480,7 +1480,7 @@ static void prompt_layout(void)
     T_CHECK(q.n_given == 0 && q.n == 3, "the prefix is for the first window");
     memset(said, 0, sizeof said);
     said[299] = 7;
-    wd_append_context(r, said, 300);
+    wd_append_context(&r->state, &r->context, &r->engine, said, 300);
     wd_make_prompt(r, 1, &q);
     T_CHECK(q.sot == 224 && memcmp(q.tokens + 1, told, n_told * 4) == 0 && q.tokens[223] == 7,
             "the oldest is dropped, what is carried stays: %d", (int)q.sot);
@@ -1560,7 +1560,7 @@ static void languages(void)
         if (i < 2) {
             memcpy(r->audio.samples + ML_SPAN - ML_MARGIN, x + (i + 1) * 480000, ML_MARGIN * sizeof *x);
         }
-        r->work.content = aw_frames(r);
+        r->work.content = aw_frames(&r->state.at);
         wd_encode(r);
         se_languages(&r->decoder, one, &w);
         w = (1 - w) * (i < 2 ? 30 : 10); /* seconds that are believed to be speech */
@@ -1598,16 +1598,19 @@ static void language_settles(void)
         wi_reset(r);
         wnpu_params_init(&r->params, sizeof r->params);
         r->now.language.id = -1;
-        T_CHECK(wd_needs_language(r), "nothing is known");
+        T_CHECK(wd_needs_language(&r->now.language, &r->engine, &r->params), "nothing is known");
         r->now.language.weight = cases[i].seconds;
         r->now.language.sums[1] = cases[i].seconds * cases[i].p;
         r->now.language.sums[0] = cases[i].seconds - r->now.language.sums[1];
-        wd_decide_language(r);
-        T_CHECK(wd_needs_language(r) == !cases[i].told, "case %d", (int)i);
+        wd_decide_language(&r->now.language, &r->work, &r->engine);
+        T_CHECK(wd_needs_language(&r->now.language, &r->engine, &r->params) == !cases[i].told,
+                "case %d", (int)i);
         r->params.language_mode = WNPU_LANGUAGE_EACH;
-        T_CHECK(wd_needs_language(r), "every window is asked");
+        T_CHECK(wd_needs_language(&r->now.language, &r->engine, &r->params),
+                "every window is asked");
         r->params.language = 0;
-        T_CHECK(!wd_needs_language(r), "a given language is not asked for");
+        T_CHECK(!wd_needs_language(&r->now.language, &r->engine, &r->params),
+                "a given language is not asked for");
     }
     wnpu_session_close(s);
     wnpu_model_close(m);
@@ -1631,7 +1634,7 @@ static void language_changes(void)
         float p[RU_LANGUAGES] = {0};
         p[1] = windows[i].p;
         p[0] = 1 - p[1];
-        wd_follow_language(r, p);
+        wd_follow_language(&r->now.language, &r->work, &r->engine, &r->params, p);
         T_CHECK(r->now.language.id == windows[i].language, "window %d: language %d", (int)i,
                 r->now.language.id);
     }

@@ -753,7 +753,7 @@ static int64_t lay_out(ru_run *r, const char *layout)
         }
         memset(r->audio.voice.history + 5 * i, layout[i] == 'v' || layout[i] == 'q' ? 255 : 0, 5);
     }
-    aw_set_samples(r, ML_MARGIN + n * 1600);
+    aw_set_samples(&r->state.at, ML_MARGIN + n * 1600);
     return (int64_t)n * 100;
 }
 
@@ -783,7 +783,7 @@ static void phrase_ends(void)
         for (to = 0; to <= end; to += 20) {
             r->audio.voice.step = to < end ? (uint64_t)(to > 200 ? to - 200 : 0) / 20
                                            : (uint64_t)end / 20;
-            at = aw_find_phrase_end(r, 0, cases[i].from, to, cases[i].pause);
+            at = aw_find_phrase_end(&r->audio, &r->state.at, 0, cases[i].from, to, cases[i].pause);
             first = at >= 0 && to < first ? to : first;
             T_CHECK(at == (to < first ? -1 : cases[i].answer), "case %d of %ld ms: %ld, not %ld",
                     (int)i, (long)to, (long)at, (long)cases[i].answer);
