@@ -25859,7 +25859,7 @@ typedef struct ru_lookahead {
     size_t n_spans;                    /* spans found since then */
     wnpu_speech_span span[RU_AHEAD_SPANS];
     size_t n_decided;
-    ru_decided *decided;               /* [RU_AHEAD_DECIDED] in order */
+    ru_decided *decided;               /* [RU_AHEAD_DECIDED] in order, if most > 1 */
     size_t n;
     uint64_t frame[RU_MAX_BATCH];      /* where they begin, as in ru_audio */
     size_t content[RU_MAX_BATCH];      /* frames, as in ru_audio */
@@ -25867,7 +25867,8 @@ typedef struct ru_lookahead {
     int32_t device[RU_MAX_BATCH];      /* wnpu_device that encoded them */
     int32_t least_end[RU_MAX_BATCH];   /* see se_hypothesis */
     uint32_t steps[RU_MAX_BATCH];      /* decoder steps that each would need by itself */
-    se_hypothesis *hypothesis;         /* [RU_MAX_BATCH] */
+    size_t most;                       /* windows that there is memory for, 0..RU_MAX_BATCH */
+    se_hypothesis *hypothesis;         /* [most] */
 } ru_lookahead;
 
 /* The audio window: up to ML_SPAN samples of the recording, and the speech found in them. */
@@ -26185,6 +26186,36 @@ static int64_t ru_end_ms(const ru_place *at)
 #define AW_LIVE_PAUSE_MS 700
 #define AW_CUT_RANGE_MS 10000  /* windows that end in pauses end in their last 10 s */
 #define AW_SHORT_PAUSE_MS 200  /* pauses of this length are preferred to shorter ones */
+
+/* ---- memory ---- */
+
+static void aw_carve(ar_arena *arena, ru_audio *a, const wnpu_config *c)
+{
+    ru_lookahead *f = &a->ahead;
+    a->batch = c->batch;
+    au_stream_carve(arena, &a->stream);
+    a->capacity = ML_SPAN + RU_DETECTOR_DELAY + (c->batch > 0 ? RU_LOOKAHEAD : 0);
+    a->samples = ar_carve(arena, a->capacity, sizeof(float));
+    va_carve(arena, &a->voice, c->batch > 0 ? VA_LONG_HISTORY : VA_HISTORY);
+    f->most = c->batch > 1 ? RU_MAX_BATCH : c->stream_bytes > 0 ? 1 : 0;
+    f->hypothesis = f->most > 0 ? ar_carve(arena, f->most, sizeof(se_hypothesis)) : NULL;
+    f->voice.x = f->most > 1 ? ar_carve(arena, VA_BUFFER + VA_BLOCK, sizeof(float)) : NULL;
+    f->decided = f->most > 1 ? ar_carve(arena, RU_AHEAD_DECIDED, sizeof(ru_decided)) : NULL;
+}
+
+static void aw_wipe(ru_audio *a)
+{
+    au_wipe(a->stream);
+    ar_wipe(a->samples, a->written * sizeof(float));
+    va_wipe(&a->voice);
+    if (a->ahead.most > 0) {
+        ar_wipe(a->ahead.hypothesis, a->ahead.most * sizeof(se_hypothesis));
+    }
+    if (a->ahead.most > 1) {
+        ar_wipe(a->ahead.voice.x, (VA_BUFFER + VA_BLOCK) * sizeof(float));
+        ar_wipe(a->ahead.decided, RU_AHEAD_DECIDED * sizeof(ru_decided));
+    }
+}
 
 /* ---- voice activity ---- */
 
@@ -26575,6 +26606,7 @@ static void aw_begin_detector(ru_run *r)
 static int aw_begin_audio(ru_run *r)
 {
     r->state.at.frame = 0;
+    r->state.at.cut_ms = 0;
     r->work.complete = 0;
     aw_set_samples(&r->state.at, ML_MARGIN);
     aw_begin_detector(r);
@@ -26588,12 +26620,30 @@ static size_t aw_frames(const ru_place *at)
     return n < ML_FRAMES ? n : ML_FRAMES;
 }
 
+/* Moves the beginning of the window, but not the samples. */
+static void aw_skip(ru_place *at, size_t frames)
+{
+    at->frame += frames;
+}
+
+/* Sets the latest end of the window; -1: none. */
+static void aw_limit(ru_place *at, int64_t limit_ms)
+{
+    at->limit_ms = limit_ms;
+}
+
+/* From here on spans of speech are searched from the first one. */
+static void aw_search_all(ru_state *s)
+{
+    s->spans_passed = 0;
+}
+
 /* Moves the window forward by frames, and reads more. */
 static int aw_advance(ru_run *r, size_t frames)
 {
     size_t shift = frames * ML_HOP, have = r->state.at.n_samples + r->state.at.n_ahead;
     wnpu_speech_span span;
-    r->state.at.frame += frames;
+    aw_skip(&r->state.at, frames);
     while (aw_get_span(&r->audio, &r->store, r->state.spans_passed, &span) &&
            span.t1_ms <= ru_recording_ms(&r->state.at, 0)) {
         r->state.spans_passed++;
@@ -26789,13 +26839,41 @@ static void aw_swap_detectors(ru_audio *a, ru_state *s)
     a->ahead.active = !a->ahead.active;
 }
 
-/* From here on the detector may be ahead of the current window, until aw_end_ahead(). */
-static void aw_begin_ahead(ru_audio *a, const ru_state *s)
+static ru_position aw_get_position(const ru_place *at, const ru_work *w, const de_decoder *d)
 {
+    ru_position p;
+    p.at = *at;
+    p.content = w->content;
+    p.device = w->device;
+    p.window = d->window;
+    return p;
+}
+
+static void aw_set_position(ru_place *at, ru_work *w, de_decoder *d, const ru_position *p)
+{
+    *at = p->at;
+    w->content = p->content;
+    w->device = p->device;
+    d->window = p->window;
+}
+
+/* From here on the detector and the window may be ahead of the current one, the latter until
+ * aw_return(), the former until aw_end_ahead(). */
+static void aw_begin_ahead(ru_audio *a, ru_state *s, const ru_position *current)
+{
+    a->current = current;
+    s->at.limit_ms = -1;
     va_copy(&a->ahead.voice, &a->voice);
     a->ahead.detector_done = s->detector_done;
     a->ahead.n_spans = a->ahead.n_decided = 0;
     a->ahead.active = 1;
+}
+
+/* Returns to the current window. */
+static void aw_return(ru_audio *a, ru_place *at, ru_work *w, de_decoder *d)
+{
+    aw_set_position(at, w, d, a->current);
+    a->current = NULL;
 }
 
 static void aw_end_ahead(ru_audio *a, ru_state *s)
@@ -27058,7 +27136,7 @@ static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms
         reason = WNPU_REASON_NO_TEXT;
         if (begin >= 0 && !lg_is_confirmed(&r->state.confirmed, from)) {
             r->work.gap_ms = begin; /* later segments wait for the gap, too */
-            r->state.at.limit_ms = d->t0_ms;
+            aw_limit(&r->state.at, d->t0_ms);
             r->work.n_final = from;
             *refused = 1;
             return WNPU_OK;
@@ -27096,7 +27174,7 @@ static int lg_finish_window(ru_run *r, int silent, size_t *used)
         r->now.stats.returns++;
     }
     if (limited) {
-        r->state.at.limit_ms = -1;
+        aw_limit(&r->state.at, -1);
     }
     return lg_cover(r, end, reason);
 }
@@ -27378,6 +27456,26 @@ static void lg_count_unresolved(wnpu_stats *stats, const rs_store *store)
         if (span.kind == WNPU_LEDGER_UNRESOLVED) {
             stats->unresolved_ms += span.t1_ms - span.t0_ms;
         }
+    }
+}
+
+/* The run has covered the recording up to end_ms. */
+static void lg_count_audio(wnpu_stats *stats, int64_t end_ms)
+{
+    stats->audio_ms = end_ms > stats->audio_ms ? end_ms : stats->audio_ms;
+}
+
+/* Counts the results of several runs. */
+static void lg_count_all(wnpu_stats *stats, const rs_store *store)
+{
+    wnpu_speech_span span;
+    size_t i;
+    lg_count_audio(stats, sp_ledger_end(store));
+    lg_count_unresolved(stats, store);
+    stats->speech_ms = 0;
+    for (i = 0; i < store->speech.count; i++) {
+        memcpy(&span, rs_list_get(store, &store->speech, i), sizeof span);
+        stats->speech_ms += span.t1_ms - span.t0_ms;
     }
 }
 
@@ -28629,25 +28727,7 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
  * ====================================================================== */
 #define WI_PROMPT_BYTES 4096u  /* much more than fits into the decoder's context */
 
-/* ---- positions and progress ---- */
-
-static ru_position wi_get_position(const ru_place *at, const ru_work *w, const de_decoder *d)
-{
-    ru_position p;
-    p.at = *at;
-    p.content = w->content;
-    p.device = w->device;
-    p.window = d->window;
-    return p;
-}
-
-static void wi_set_position(ru_place *at, ru_work *w, de_decoder *d, const ru_position *p)
-{
-    *at = p->at;
-    w->content = p->content;
-    w->device = p->device;
-    d->window = p->window;
-}
+/* ---- progress ---- */
 
 /* Calls on_progress, which may take a snapshot. The reported time never decreases. */
 static int wi_report_progress(const ru_audio *a, ru_work *w, const wnpu_params *params,
@@ -28698,10 +28778,10 @@ static void wi_progress_in_window(void *user, float share)
     if (r->audio.current == NULL) {
         done_ms = ru_recording_ms(&r->state.at, (int64_t)(share * (float)r->work.content * 10.0f));
     }
-    here = wi_get_position(&r->state.at, &r->work, &r->decoder);
+    here = aw_get_position(&r->state.at, &r->work, &r->decoder);
     ahead = r->audio.ahead.active;
     if (r->audio.current != NULL) {
-        wi_set_position(&r->state.at, &r->work, &r->decoder, r->audio.current);
+        aw_set_position(&r->state.at, &r->work, &r->decoder, r->audio.current);
     }
     if (ahead) {
         aw_swap_detectors(&r->audio, &r->state);
@@ -28710,7 +28790,7 @@ static void wi_progress_in_window(void *user, float share)
     if (ahead) {
         aw_swap_detectors(&r->audio, &r->state);
     }
-    wi_set_position(&r->state.at, &r->work, &r->decoder, &here);
+    aw_set_position(&r->state.at, &r->work, &r->decoder, &here);
     if (r->work.stop_requested && !r->work.resumed) {
         __atomic_store_n(r->cancel, 1, __ATOMIC_RELAXED);
     }
@@ -28741,7 +28821,6 @@ static int wi_detect_in_windows(ru_run *r)
     if (status == WNPU_OK && r->now.language.weight > 0.0f) {
         wd_decide_language(&r->now.language, &r->work, &r->engine);
     }
-    r->state.at.cut_ms = 0;
     return status;
 }
 
@@ -28775,16 +28854,14 @@ static void wi_add_lookahead(ru_run *r)
 /* Appends the current window, and encodes those that follow it if its text leaves no gap. */
 static void wi_encode_ahead(ru_run *r)
 {
-    const ru_position current = wi_get_position(&r->state.at, &r->work, &r->decoder);
+    const ru_position current = aw_get_position(&r->state.at, &r->work, &r->decoder);
     size_t used = r->work.content, have = aw_have(&r->audio, &r->state.at), at = 0, frames;
     r->audio.ahead.n = 0;
     wi_add_lookahead(r);
-    r->audio.current = &current;
-    r->state.at.limit_ms = -1;
-    aw_begin_ahead(&r->audio, &r->state);
+    aw_begin_ahead(&r->audio, &r->state, &current);
     while (r->audio.ahead.n < r->audio.batch && !ru_cancelled(r->cancel)) {
         at += used * ML_HOP;
-        r->state.at.frame += used;
+        aw_skip(&r->state.at, used);
         aw_set_samples(&r->state.at, at + ML_MARGIN < have ? have - at : ML_MARGIN);
         if (aw_decide(r, &frames) != WNPU_OK || frames == 0) {
             break;
@@ -28797,8 +28874,7 @@ static void wi_encode_ahead(ru_run *r)
             wi_add_lookahead(r);
         }
     }
-    wi_set_position(&r->state.at, &r->work, &r->decoder, &current);
-    r->audio.current = NULL;
+    aw_return(&r->audio, &r->state.at, &r->work, &r->decoder);
 }
 
 /* Decodes the current window and the next ones together, if that is possible and none of the
@@ -29496,7 +29572,7 @@ static int wi_detect_speech(ru_run *r, const wnpu_audio *audio)
     if (status == WNPU_OK && ru_cancelled(r->cancel)) {
         status = er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
     }
-    r->state.spans_passed = 0;
+    aw_search_all(&r->state);
     if (status == WNPU_OK) {
         status = lg_cover(r, ru_end_ms(&r->state.at), WNPU_REASON_NO_TEXT);
     }
@@ -29551,7 +29627,7 @@ static int wi_detect_language(ru_run *r, const wnpu_audio *audio, float *probabi
     for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
         probability[i] = wd_mean_probability(&r->now.language, i);
     }
-    r->now.stats.audio_ms = ru_end_ms(&r->state.at);
+    lg_count_audio(&r->now.stats, ru_end_ms(&r->state.at));
     return ru_cancelled(r->cancel) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled")
                            : np_check_required(&r->bridge, &r->error);
 }
@@ -29655,7 +29731,7 @@ static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phra
     r->params.voices = 0;
     status = wi_open(r, audio);
     r->now.stats.audio_in_ms += ru_elapsed_ms(&since);
-    r->state.at.n_ahead = 0; /* samples after 30 s are not used */
+    aw_set_samples(&r->state.at, r->state.at.n_samples); /* those after 30 s are not used */
     status = status == WNPU_OK ? wi_add_phrases(r, "phrases", phrases, n) : status;
     if (status != WNPU_OK) {
         wi_finish_language(&r->now.language, &r->work, &r->engine);
@@ -29679,11 +29755,10 @@ static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phra
 static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_config *c)
 {
     const wnpu_model *m = r->engine.model;
-    size_t phrase_nodes = (size_t)c->max_phrase_tokens + LR_ROOTS, ahead;
-    en_carve(arena, &r->engine, n_workers);
+    size_t phrase_nodes = (size_t)c->max_phrase_tokens + LR_ROOTS;
     size_t slots = c->max_beams > c->batch ? c->max_beams : c->batch;
+    en_carve(arena, &r->engine, n_workers);
     r->text.max_beams = c->max_beams;
-    r->audio.batch = c->batch;
     de_carve(arena, &r->decoder, &r->engine, slots, c->batch > 1 ? c->batch : 1);
     np_carve(arena, &r->bridge, &r->engine, n_workers);
     r->rules.never = ar_carve(arena, (size_t)m->vocab.n_vocab, 1);
@@ -29696,15 +29771,7 @@ static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_co
     r->ring.bytes = ar_carve(arena, r->ring.size, 1);
     r->text.kept_size = c->stream_bytes > 0 ? RU_KEPT_BYTES * (size_t)c->max_phrase_tokens : 0;
     r->text.kept = ar_carve(arena, r->text.kept_size, 1);
-    au_stream_carve(arena, &r->audio.stream);
-    r->audio.capacity = ML_SPAN + RU_DETECTOR_DELAY + (c->batch > 0 ? RU_LOOKAHEAD : 0);
-    r->audio.samples = ar_carve(arena, r->audio.capacity, sizeof(float));
-    ahead = c->batch > 1 ? RU_MAX_BATCH : c->stream_bytes > 0 ? 1 : 0;
-    r->audio.ahead.hypothesis = ahead > 0 ? ar_carve(arena, ahead, sizeof(se_hypothesis)) : NULL;
-    r->audio.ahead.voice.x = c->batch > 1 ? ar_carve(arena, VA_BUFFER + VA_BLOCK, sizeof(float))
-                                        : NULL;
-    r->audio.ahead.decided = c->batch > 1 ? ar_carve(arena, RU_AHEAD_DECIDED, sizeof(ru_decided))
-                                        : NULL;
+    aw_carve(arena, &r->audio, c);
     se_carve(arena, &r->text.search, slots, m);
     r->text.hypothesis = ar_carve(arena, 1, sizeof(se_hypothesis));
     al_carve(arena, &r->text.aligner, &r->decoder);
@@ -29714,7 +29781,6 @@ static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_co
     r->context.prompt = ar_carve(arena, m->n_text_ctx, sizeof(int32_t));
     r->text.compress = ar_carve(arena, 1, sizeof(zl_work));
     r->text.buffer = ar_carve(arena, 2 * ZL_MAX, 1);
-    va_carve(arena, &r->audio.voice, c->batch > 0 ? VA_LONG_HISTORY : VA_HISTORY);
     vc_carve(arena, &r->voices, c->voice_dimension, c->max_turns);
 }
 
@@ -29742,22 +29808,12 @@ static void wi_wipe(ru_run *r)
     size_t previous = wd_previous_capacity(m) * sizeof(int32_t);
     en_clear_heads(&r->engine.self, r->engine.self.keys);
     de_wipe(&r->decoder);
-    au_wipe(r->audio.stream);
-    ar_wipe(r->audio.samples, r->audio.written * sizeof(float));
-    if (r->audio.ahead.hypothesis != NULL) {
-        ar_wipe(r->audio.ahead.hypothesis,
-                (r->audio.batch > 1 ? RU_MAX_BATCH : 1) * sizeof(se_hypothesis));
-    }
-    if (r->audio.ahead.voice.x != NULL) {
-        ar_wipe(r->audio.ahead.voice.x, (VA_BUFFER + VA_BLOCK) * sizeof(float));
-        ar_wipe(r->audio.ahead.decided, RU_AHEAD_DECIDED * sizeof(ru_decided));
-    }
+    aw_wipe(&r->audio);
     if (r->text.kept_size > 0) {
         ar_wipe(r->text.kept, r->text.kept_size);
     }
     ar_wipe(&r->state, sizeof *r - offsetof(ru_run, state));
     vc_wipe(&r->voices);
-    va_wipe(&r->audio.voice);
     ar_wipe(r->text.hypothesis, sizeof *r->text.hypothesis);
     al_clear(&r->text.aligner);
     ar_wipe(r->context.previous, previous);
@@ -30189,7 +30245,7 @@ static void tt_decode_due(ru_run *r, size_t skip, size_t have, int64_t voice_end
     size_t end = tt_find_end(r, voice_end_ms), content = have - skip;
     se_prompt p;
     se_options o;
-    r->state.at.frame += skip;
+    aw_skip(&r->state.at, skip);
     if (end > skip && end <= have) {
         r->work.content = end - skip;
         wd_make_prompt(r, r->state.n_previous + r->work.n_initial > 0, &p);
@@ -30235,7 +30291,7 @@ static void tt_withdraw(const ru_place *at, ru_tentative *t)
 static int tt_update(ru_run *r)
 {
     ru_tentative *t = &r->tentative;
-    const ru_position here = wi_get_position(&r->state.at, &r->work, &r->decoder);
+    const ru_position here = aw_get_position(&r->state.at, &r->work, &r->decoder);
     const wnpu_stats stats = r->now.stats;
     const ru_language language = r->now.language;
     void (*beat)(void *user, float share) = r->engine.beat;
@@ -30268,7 +30324,7 @@ static int tt_update(ru_run *r)
     r->engine.beat = beat;
     r->now.language = language;
     r->now.stats = stats;
-    wi_set_position(&r->state.at, &r->work, &r->decoder, &here);
+    aw_set_position(&r->state.at, &r->work, &r->decoder, &here);
     return ru_cancelled(r->cancel) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : WNPU_OK;
 }
 
@@ -30472,7 +30528,7 @@ static int st_detect(ru_run *r)
         status = er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
     }
     if (status == WNPU_OK && r->work.complete) {
-        r->state.spans_passed = 0;
+        aw_search_all(&r->state);
         status = lg_cover(r, ru_end_ms(&r->state.at), WNPU_REASON_NO_TEXT);
     }
     wi_save_checkpoint(r); /* also if cancelled, for the spans that were found */
@@ -32562,16 +32618,7 @@ static int ap_appends(const wnpu_params *params)
 static int ap_merge(ru_run *r, int status)
 {
     int merged = sp_merge(&r->store, &r->kept);
-    int64_t end_ms = sp_ledger_end(&r->store);
-    wnpu_speech_span span;
-    size_t i;
-    lg_count_unresolved(&r->now.stats, &r->store);
-    r->now.stats.audio_ms = end_ms > r->now.stats.audio_ms ? end_ms : r->now.stats.audio_ms;
-    r->now.stats.speech_ms = 0;
-    for (i = 0; i < r->store.speech.count; i++) {
-        memcpy(&span, rs_list_get(&r->store, &r->store.speech, i), sizeof span);
-        r->now.stats.speech_ms += span.t1_ms - span.t0_ms;
-    }
+    lg_count_all(&r->now.stats, &r->store);
     if (merged != WNPU_OK && status >= 0) {
         return er_set(&r->error, merged, "the result store is full; raise result_bytes");
     }

@@ -329,6 +329,18 @@ test_order() {
     [ "$(cat "$T/uses")" = "${last}forbidden in section 3" ] || fail "not found: $(cat "$T/uses")"
 }
 
+# The state of a run has owners: only the audio window's section writes it, statistics are added to
+# elsewhere but set by few, and functions take the parts that they use. ru_begin() resets both.
+test_owners() {
+    awk -v owners=1 -f tests/lib/outline.awk whisper_npu.c | sort >"$T/owners"
+    printf '%s\n' 'audio aw_' 'audio ru_' 'stats aw_' 'stats lg_' >"$T/want"
+    grep -v '^whole ' "$T/owners" | diff "$T/want" - >"$T/differ" ||
+        fail "sections that write: $(cat "$T/differ")"
+    whole=$(sed -n 's/^whole //p' "$T/owners")
+    [ "$whole" -ge 50 ] && [ "$whole" -le 127 ] ||
+        fail "$whole functions take the whole run, at most 127 should: pass them what they use"
+}
+
 # make outline lists every section with its lines and functions.
 test_outline() {
     ${MAKE:-make} -s outline >"$T/out" 2>"$T/log" || fail "make outline: $(head -n 3 "$T/log")"
@@ -612,7 +624,7 @@ if [ -n "${WNPU_SANITIZED-}" ]; then
 fi
 for t in plain_c99 old_posix no_warnings npu switches no_os renamed no_fast_math \
     no_other_compiler header_is_cxx header_is_c99 symbols calls registers lines functions contents \
-    marks order outline new_format header_example prefix readme_snippets minimal_is_short links \
+    marks order owners outline new_format header_example prefix readme_snippets minimal_is_short links \
     make_remakes make_says_what_is_missing make_spaces make_elsewhere; do
     t_run test_$t
 done

@@ -14,6 +14,11 @@
 # banner nor a mark ("/* ---- name ---- */"), as "FILE:LINE: LINES". With -v to=DIRECTORY writes each
 # section into a file there (rs.c), and what is before the first into contents.c, for reading and
 # drawing: they do not compile.
+#
+# With -v owners=1 prints instead who knows and writes the state of a run: the number of functions
+# that take all of it ("whole 127"), and the sections that write fields of the audio window and its
+# place ("audio aw_"), and those that set counts of the statistics rather than adding to them
+# ("stats lg_").
 
 # The line without comments, strings and character constants.
 function code(line,    out, c, i) {
@@ -68,7 +73,7 @@ function finish() {
 }
 
 FNR == 1 {
-    lists = !uses && !marks && to == ""
+    lists = !uses && !marks && !owners && to == ""
     finish()
     if (to != "") {
         file("contents")
@@ -124,6 +129,29 @@ after && /^ \* +[0-9]+\. / {
 
 /^\{/ { functions++ }
 
+owners && /^[A-Za-z]/ { head = "" }
+
+owners { head = head $0 }
+
+owners && /^\{/ && head ~ /ru_run \*/ { whole++ }
+
+owners && section > 0 {
+    line = code($0)
+    split(title, word, /[. ]+/)
+    name = word[1] == "" ? word[3] : word[2]
+    gsub(/->/, ".", line)
+    gsub(/[=!<>]=/, "~", line)
+    gsub(/ *([-+]=|\+\+|=[^=])/, " = ", line)
+    if (line ~ /(^|[^a-z_])(at|place)\.(frame|n_samples|n_ahead|limit_ms|cut_ms) = / ||
+        line ~ /(^|[^a-z_])(a|audio)\.(samples|capacity|written|batch|current) = / ||
+        line ~ /\.spans_passed = /) {
+        writes["audio " name]
+    }
+    if (code($0) ~ /(^|[^a-z_])stats(->|\.)[a-z_]+_ms *=[^=]/) {
+        writes["stats " name]
+    }
+}
+
 uses && !(section == 1 && /^#/) {
     n = split(code($0), word, /[^A-Za-z0-9_]+/)
     for (i = 1; i <= n && section > 0; i++) {
@@ -139,4 +167,10 @@ uses && !(section == 1 && /^#/) {
 END {
     stretch()
     finish()
+    for (name in writes) {
+        print name
+    }
+    if (owners) {
+        print "whole " whole + 0
+    }
 }
