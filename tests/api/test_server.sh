@@ -5,7 +5,8 @@
 # for pictures of the page. TEST_REQUESTS and TEST_HOSTILE say how many requests the long forms make,
 # TEST_SECONDS how long clients and attackers of all protocols go on at once, and TEST_SERVER which of
 # the tests run. An hour of that under AddressSanitizer, after make test-asan has built it:
-#     TEST_SERVER=mixed TEST_SECONDS=3600 WNPU_SANITIZED=1 tests/run build/asan test_server.sh
+#     TEST_TIMEOUT=4500 TEST_SERVER=mixed TEST_SECONDS=3600 WNPU_SANITIZED=1 \
+#         tests/run build/asan test_server.sh
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
 build=${WNPU_BUILD:-build}
