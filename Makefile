@@ -329,7 +329,7 @@ test-npu: $(if $(LIBDRM),$(B)/npu_doctor $(B)/transcribe $(NPU_PROGRAMS:%=$(B)/t
 
 # TEST_MODEL and TEST_RECORDING say what those hours consist of, see tests/api/test_flat.c.
 check-long: tests shared
-	@TEST_WINDOWS=full TEST_ALIGN=full TEST_NPU_AUTO=full TEST_NPU_RUNS=1000 \
+	@TEST_WINDOWS=full TEST_ALIGN=full TEST_SPEECH=full TEST_NPU_AUTO=full TEST_NPU_RUNS=1000 \
 	    TEST_NPU_SHAPES=1 TEST_CANCELS=10000 TEST_SNAPSHOTS=1000 TEST_MINUTES=600 \
 	    TEST_CHUNKS=500 TEST_MOVES=500 TEST_FILM=full WNPU_FREE_SECONDS=90 \
 	    TEST_REQUESTS=10000 TEST_HOSTILE=100000 TEST_TIMEOUT=86400 tests/run "$(BUILD)"
