@@ -945,9 +945,9 @@ typedef struct wnpu_token_event {
  *                    after 3 s of speech without text. For live runs, see wnpu_live: words are
  *                    final soon after they were said, for an encoder run per step. A run of a file
  *                    gives the same text. Needs vad and a batch of 0 or 1
- *   hold_ms          [500]  0..5000, with commit_step_ms; less gives more errors. Words that are
- *                    certain (probability 0.9 and more) need 0.6 times this; improbable ones (below
- *                    0.5, or 0.7 unless the step before gave the same) need 1000 more
+ *   hold_ms          [500]  0..5000, with commit_step_ms; less gives more errors. Words of a
+ *                    probability of 0.9 and more need 0.6 times this; those below 0.5, or below 0.7
+ *                    unless the step before gave the same, need 1000 more
  *   encode_margin_ms  [0]  1000..30000; 0: off. Of windows shorter than 6 s, such as commands,
  *                    only the content and this much after it are encoded, in steps of 2.56 s,
  *                    instead of 30 s. If the text fails a gate, ends with a repetition, or ends 0.5
