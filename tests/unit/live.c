@@ -143,6 +143,20 @@ static void shown_without_loops(void)
     check_loop(50, 50, 52);
 }
 
+/* A run whose window was aligned: n words, each of one token. free() it. */
+static ru_run *aligned_run(char *text, al_word *words, uint32_t n)
+{
+    ru_run *r = calloc(1, sizeof *r);
+    uint32_t i;
+    r->text.aligner.text = text;
+    r->text.aligner.words = words;
+    r->text.aligner.n_words = n;
+    for (i = 0; i < n; i++) {
+        r->text.aligner.from[i] = i;
+    }
+    return r;
+}
+
 /* A window ends behind its last confirmed word where that ended when it was confirmed, or later: the
  * alignment of a later decoding may place it where it has been said before. */
 static void end_of_confirmed_words(void)
@@ -150,12 +164,8 @@ static void end_of_confirmed_words(void)
     static char text[] = " So. No";
     static al_word words[] = {{0, 1, 1, 3, 400, 1200, 0.5f, 0, 0, 0},
                               {1, 1, 5, 2, 1200, 11000, 0.5f, 0, 0, 0}};
-    ru_run *r = calloc(1, sizeof *r);
+    ru_run *r = aligned_run(text, words, 2);
     int64_t last_ms;
-    r->text.aligner.text = text;
-    r->text.aligner.words = words;
-    r->text.aligner.n_words = 2;
-    r->text.aligner.from[1] = 1;
     r->work.content = 1200;
     r->state.confirmed.n = 1;
     for (last_ms = 0; last_ms <= 12000; last_ms += 4000) {
@@ -176,14 +186,8 @@ static void beginning_of_next_window(void)
                               {1, 1, 6, 3, 10000, 14000, 0.9f, 0, 0, 0},
                               {2, 1, 10, 5, 14000, 16000, 0.9f, 0, 0, 0},
                               {3, 1, 16, 5, 16000, 19000, 0.9f, 0, 0, 0}};
-    ru_run *r = calloc(1, sizeof *r);
+    ru_run *r = aligned_run(text, words, 4);
     uint32_t i;
-    r->text.aligner.text = text;
-    r->text.aligner.words = words;
-    r->text.aligner.n_words = 4;
-    for (i = 0; i < 4; i++) {
-        r->text.aligner.from[i] = i;
-    }
     for (i = 1; i <= 4; i++) {
         size_t n = 0, want = i > 2 ? 1000 : 0;
         r->state.confirmed.n = i;
