@@ -16376,31 +16376,37 @@ typedef struct se_hypothesis {
     uint32_t loop_at;                   /* encoder position where the loop begins, 0: unknown */
     size_t judge_at;                    /* text tokens at which repetition is judged again */
     unsigned char again[SE_MAX_TOKENS]; /* SE_AGAIN and so on: repetition with attention */
-    size_t echo;                        /* 1 + first token of text that echoes, 0: none */
-    size_t echo_period;                 /* its text tokens, while it goes on */
+    size_t copied;                      /* 1 + first token of copied text, 0: none */
+    size_t copied_period;               /* its text tokens, while it goes on */
     uint32_t slot;                      /* of its KV caches */
     uint32_t id;                        /* index among the samples */
 } se_hypothesis;
 
 #define SE_AGAIN 1u
-#define SE_ECHO 2u /* the text is repeated, although the sound does not recur */
+#define SE_COPIED 2u /* the text is repeated, although the sound does not recur */
 #define SE_TAIL 3u /* it goes on with that, and has not been judged yet */
 
 /* Whether token i repeats what the audio repeats, as far as attention tells. */
 static int se_is_confirmed(const se_hypothesis *h, size_t i)
 {
-    return h->again[i] == SE_AGAIN || h->again[i] == SE_ECHO;
+    return h->again[i] == SE_AGAIN || h->again[i] == SE_COPIED;
 }
 
-/* Mean log-probability of the chosen tokens and end of text, as OpenAI's, but without echoes: a
- * copy is probable whatever the sound. */
+/* Log-probability of a token, finite also where its probability is 0. */
+static float se_logprob(float probability)
+{
+    return mt_log1(probability > 1e-30f ? probability : 1e-30f);
+}
+
+/* Mean log-probability of the chosen tokens and end of text, as OpenAI's, but without copied text,
+ * which is probable whatever the sound. */
 static float se_mean_logprob(const se_hypothesis *h)
 {
     float sum = h->sum_logprob;
     size_t i, n = h->n - h->n_given + 1;
     for (i = h->n_given; i < h->n; i++) {
-        if (h->again[i] >= SE_ECHO) {
-            sum -= mt_log1(h->probability[i] > 1e-30f ? h->probability[i] : 1e-30f);
+        if (h->again[i] >= SE_COPIED) {
+            sum -= se_logprob(h->probability[i]);
             n--;
         }
     }
@@ -16516,7 +16522,7 @@ static size_t se_draw(const op_kernels *op, const float *logits, size_t n, float
  * (timestamps are ignored) is a suspected loop at its fourth occurrence, or at the third if it is
  * long, if all together have at least 16 tokens. Speech can repeat itself too, so the text alone
  * does not decide: se_judge compares each occurrence with the audio. Attention may advance through
- * babble as well; if the sound does not recur, the repetition is an echo, and no evidence for what
+ * babble as well; if the sound does not recur, the text is copied, and no evidence for what
  * it repeats. */
 #define SE_MAX_PERIOD 32u /* longest period that is detected */
 #define SE_LONG_PERIOD 8u
@@ -16530,7 +16536,7 @@ typedef struct se_parts {
     size_t n;
     uint32_t at;            /* set by the judge: encoder position of the first part that the audio
                                does not confirm, 0: unknown */
-    int echo;               /* set by the judge: the sound does not recur */
+    int copied;             /* set by the judge: the sound does not recur */
 } se_parts;
 
 /* Callback: returns how many of the parts, from the first on, the audio confirms. May overwrite the
@@ -17034,21 +17040,21 @@ static void se_mark_confirmed(se_hypothesis *h, const se_parts *parts, size_t su
 {
     size_t i, first = parts->begin[0] + 1;
     for (i = parts->begin[1]; supported > 1 && i < parts->begin[supported]; i++) {
-        h->again[i] = parts->echo ? SE_ECHO : SE_AGAIN;
+        h->again[i] = parts->copied ? SE_COPIED : SE_AGAIN;
     }
-    h->echo_period = parts->echo ? period : 0;
-    if (parts->echo && (h->echo == 0 || first < h->echo)) {
-        h->echo = first;
-    } else if (!parts->echo && h->echo >= first) {
-        h->echo = 0;
+    h->copied_period = parts->copied ? period : 0;
+    if (parts->copied && (h->copied == 0 || first < h->copied)) {
+        h->copied = first;
+    } else if (!parts->copied && h->copied >= first) {
+        h->copied = 0;
     }
 }
 
-/* Marks the latest token if it continues an echo. */
-static void se_follow_echo(se_hypothesis *h, int32_t eot)
+/* Marks the latest token if it continues copied text. */
+static void se_follow_copy(se_hypothesis *h, int32_t eot)
 {
-    size_t i = h->n - 1, k = i, left = h->tokens[i] < eot ? h->echo_period : 0;
-    if (h->echo_period == 0) {
+    size_t i = h->n - 1, k = i, left = h->tokens[i] < eot ? h->copied_period : 0;
+    if (h->copied_period == 0) {
         return;
     }
     while (left > 0 && k > 0) {
@@ -17057,7 +17063,7 @@ static void se_follow_echo(se_hypothesis *h, int32_t eot)
     if (left == 0 && (h->tokens[i] >= eot || h->tokens[k] == h->tokens[i])) {
         h->again[i] = SE_TAIL;
     } else {
-        h->echo_period = 0;
+        h->copied_period = 0;
     }
 }
 
@@ -17074,7 +17080,7 @@ static int se_ends_in_loop(se_search *s, se_hypothesis *h, const int32_t *before
     if (h->n <= h->n_given) {
         return 0;
     }
-    se_follow_echo(h, v->eot);
+    se_follow_copy(h, v->eot);
     if (h->tokens[h->n - 1] >= v->eot) {
         return 0;
     }
@@ -17084,7 +17090,7 @@ static int se_ends_in_loop(se_search *s, se_hypothesis *h, const int32_t *before
         return 0; /* or no occurrence in the window is complete */
     }
     parts.at = 0;
-    parts.echo = 0;
+    parts.copied = 0;
     if (s->judge.function != NULL) {
         keep = s->judge.function(s->judge.user, h->tokens, &parts, h->slot, window);
         se_restore(s, h);
@@ -19053,7 +19059,7 @@ typedef struct rs_draft {
     int32_t speaker;
     rs_origin origin;
     float voice;
-    int echo;               /* repeated although the sound does not recur, or text behind that */
+    int copied;             /* repeated although the sound does not recur, or text behind that */
     const al_word *words;   /* its words if requested, else NULL */
     size_t n_words;
     const char *word_text;  /* bytes of the words */
@@ -26803,8 +26809,8 @@ static int aw_decide(ru_run *r, size_t *frames)
             *frames = aw_frames(&r->state.at);
             break;
         }
-        searched = aw_last_span(&r->audio, &r->state, &r->store); /* only the pause after it can
-                                                                     still become longer */
+        /* only the pause after it can still become longer */
+        searched = aw_last_span(&r->audio, &r->state, &r->store);
         if (aw_is_point(r)) {
             break;
         }
@@ -27115,7 +27121,7 @@ static int lg_is_unreliable(const ru_run *r, const rs_draft *d)
     float voiceless = voice + excess < 1.0f ? 1.0f - voice - excess : 0.0f;
     float doubt = d->origin.no_speech - d->origin.mean_logprob + 0.5f * voiceless;
     return p->vad && (lg_has_no_letters(&r->engine, d) || lg_is_last_resort(&d->origin) ||
-                      (d->echo && !d->origin.accepted) ||
+                      (d->copied && !d->origin.accepted) ||
                       doubt > p->no_speech_threshold - p->logprob_threshold);
 }
 
@@ -27296,7 +27302,7 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
         return WNPU_OK;
     }
     d.voice = aw_speech_share(&r->audio, &r->state, &r->store, d.t0_ms, d.t1_ms);
-    d.echo = h->echo > 0 && to >= h->echo;
+    d.copied = h->copied > 0 && to >= h->copied;
     status = lg_admit(r, from, &d, begin, &refused);
     if (status != WNPU_OK || refused) {
         return status;
@@ -27862,7 +27868,7 @@ static size_t wd_judge(void *user, const int32_t *tokens, se_parts *parts, size_
         a->part[k] = wd_part(r, tokens, parts, k, base);
     }
     k = al_supported(a->part, parts->n);
-    parts->echo = k >= SE_MIN_CONFIRMED && !wd_sound_recurs(r, parts, k, window);
+    parts->copied = k >= SE_MIN_CONFIRMED && !wd_sound_recurs(r, parts, k, window);
     parts->at = k < parts->n ? a->path[parts->begin[k]] : 0;
     return k;
 }
@@ -28333,7 +28339,7 @@ static void wd_set_confirmed(const ru_confirmed *confirmed, se_hypothesis *h, rs
     float sum = h->n > n ? h->sum_logprob : 0.0f;
     memcpy(h->probability, probability, n * sizeof(float));
     for (i = 0; i < n; i++) {
-        sum += mt_log1(probability[i] > 1e-30f ? probability[i] : 1e-30f);
+        sum += se_logprob(probability[i]);
     }
     o->mean_logprob = sum / (float)(h->n + 1);
 }
@@ -29667,8 +29673,7 @@ static void wi_set_choice_text(ru_run *r, const se_choice *c)
         h->probability[t->nodes[at].depth - 1] = before < 0.0f ? mt_exp1(before) : 1.0f;
     }
     h->sum_logprob = c->logprob[0];
-    h->first_logprob = h->n > 0 ? mt_log1(h->probability[0] > 1e-30f ? h->probability[0] : 1e-30f)
-                                : 0.0f;
+    h->first_logprob = h->n > 0 ? se_logprob(h->probability[0]) : 0.0f;
     memset(&r->work.origin, 0, sizeof r->work.origin);
     r->work.origin.mean_logprob = h->n > 0 ? se_mean_logprob(h) : 0.0f;
     r->work.origin.no_speech = r->text.search.fed_no_speech;

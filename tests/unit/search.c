@@ -234,8 +234,8 @@ static void loop_cuts(void)
     wnpu_model_close(m);
 }
 
-/* An echo has no probability of its own, to its end; what comes before and behind it has. */
-static void echoes(void)
+/* Copied text has no probability of its own, to its end; what comes before and behind it has. */
+static void copied_text(void)
 {
     wnpu_model *m = life_float_toy(7);
     const tk_vocab *v = &m->vocab;
@@ -248,28 +248,28 @@ static void echoes(void)
         h.tokens[h.n] = i == 0 ? v->timestamp0 : i < 31 ? (int32_t)((i - 1) % 6) : 6;
         h.probability[h.n++] = i < 7 || i == 31 ? 0.1f : 0.8f;
         h.sum_logprob += mt_log1(h.probability[i]);
-        se_follow_echo(&h, v->eot);
+        se_follow_copy(&h, v->eot);
         if (i == 24) {
             p = se_find_repetition(&h, v, NULL, 0, &parts, &begun);
             T_CHECK(p == 6 && parts.n == 4, "%lu parts", (unsigned long)parts.n);
-            parts.echo = 0;
+            parts.copied = 0;
             se_mark_confirmed(&h, &parts, 4, p);
-            T_CHECK(h.echo == 0 && h.again[24] == SE_AGAIN, "repeated in the audio");
+            T_CHECK(h.copied == 0 && h.again[24] == SE_AGAIN, "repeated in the audio");
             T_CHECK(fabsf(se_mean_logprob(&h) - h.sum_logprob / 26.0f) < 1e-5f, "and counted");
-            parts.echo = 1;
+            parts.copied = 1;
             se_mark_confirmed(&h, &parts, 4, p);
         }
     }
-    T_CHECK(h.echo == 2, "the first token of what echoes: %lu", (unsigned long)h.echo);
+    T_CHECK(h.copied == 2, "the first token that is copied: %lu", (unsigned long)h.copied);
     for (i = 0; i < h.n; i++) {
-        T_CHECK(h.again[i] == (i < 7 || i > 30 ? 0 : i < 25 ? SE_ECHO : SE_TAIL), "token %lu: %d",
-                (unsigned long)i, h.again[i]);
+        T_CHECK(h.again[i] == (i < 7 || i > 30 ? 0 : i < 25 ? SE_COPIED : SE_TAIL),
+                "token %lu: %d", (unsigned long)i, h.again[i]);
     }
     T_CHECK(fabsf(se_mean_logprob(&h) - 8.0f * mt_log1(0.1f) / 9.0f) < 1e-5f, "mean %g",
             (double)se_mean_logprob(&h));
-    parts.echo = 0;
+    parts.copied = 0;
     se_mark_confirmed(&h, &parts, 4, 6);
-    T_CHECK(h.echo == 0 && h.again[10] == SE_AGAIN, "a later judgement counts");
+    T_CHECK(h.copied == 0 && h.again[10] == SE_AGAIN, "a later judgement counts");
     wnpu_model_close(m);
 }
 
@@ -1947,7 +1947,7 @@ static void search_tests(void)
     t_run("periods, against their definition", search_periods);
     t_run("loops are cut after their first period", loop_cuts);
     t_run("repetition has parts", loop_parts);
-    t_run("repetition whose sound does not recur", echoes);
+    t_run("repetition whose sound does not recur", copied_text);
     t_run("draws follow the probabilities", draws);
     t_run("beam search is OpenAI's with times summed out, token by token", beam_reference);
     t_run("a wide beam finds the best of all sequences", beam_exhaustive);
