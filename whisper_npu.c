@@ -25877,9 +25877,27 @@ typedef struct ru_lookahead {
     se_hypothesis *hypothesis;         /* [most] */
 } ru_lookahead;
 
+/* Where the samples and the window begin and end, and what of their speech is known: a value, see
+ * below. */
+typedef struct ru_place {
+    uint64_t frame;         /* the window's first frame, in frames of 10 ms from the recording's
+                               beginning */
+    size_t n_samples;       /* read of the window's ML_SPAN */
+    size_t n_ahead;         /* read after those */
+    int64_t limit_ms;       /* latest end of this window, or -1 */
+    int64_t cut_ms;         /* end of all windows that begin before it; 0: not known */
+    size_t spans_passed;    /* speech spans that end before the window */
+    int32_t detector_done;  /* the detector has processed the recording's end */
+    int32_t reserved;       /* 0: there is no padding */
+} ru_place;
+
 /* The audio window: up to ML_SPAN samples of the recording, and the speech found in them. */
 typedef struct ru_audio {
+    ru_place at;
+    size_t content;         /* frames of the window that are decoded; silence replaces the rest */
+    int complete;           /* the recording's end has been read */
     au_stream *stream;
+    rs_store *store;        /* of the run: spans of speech are in its list of them */
     float *samples;         /* [capacity], from ML_MARGIN before the window's first frame */
     size_t capacity;        /* ML_SPAN + RU_DETECTOR_DELAY, and RU_LOOKAHEAD more if windows are
                                decoded together */
@@ -25942,16 +25960,6 @@ typedef struct ru_counts {
     ru_language language;
 } ru_counts;
 
-/* Where the samples and the window begin and end. */
-typedef struct ru_place {
-    uint64_t frame;         /* the window's first frame, in frames of 10 ms from the recording's
-                               beginning */
-    size_t n_samples;       /* read of the window's ML_SPAN */
-    size_t n_ahead;         /* read after those */
-    int64_t limit_ms;       /* latest end of this window, or -1 */
-    int64_t cut_ms;         /* end of all windows that begin before it; 0: not known */
-} ru_place;
-
 /* What the ledger covers. Times are those of the recording. */
 typedef struct ru_ledger {
     int64_t covered_ms;     /* end of the ledger */
@@ -25994,14 +26002,10 @@ typedef struct ru_live {
 typedef struct ru_state {
     ru_counts checkpoint;   /* what the next window changes, as it was before */
     uint64_t fingerprint;   /* of the run's parameters */
-    ru_place at;
     ru_ledger ledger;
-    size_t spans_passed;    /* speech spans that end before the window */
     size_t n_previous;      /* tokens in ru_context.previous */
     uint32_t window;        /* number of the window, from 0 */
     uint32_t loop_cuts;     /* consecutive windows whose text was cut before a loop */
-    int32_t detector_done;  /* the detector has processed the recording's end */
-    int32_t reserved;       /* 0: there is no padding */
     ru_confirmed confirmed;
     ru_live live;
 } ru_state;
@@ -26021,11 +26025,8 @@ typedef struct ru_work {
     int in_progress_call;   /* the progress callback is running */
     int64_t reported_ms;    /* last value passed to the progress callback */
     double reported_at;     /* when, see os_now_ms() */
-    int complete;           /* the recording's end has been read */
     int due;                /* the window's end is known, or words can be confirmed */
-    int points;             /* deciding a window's end stops where words can be confirmed */
     int32_t device;         /* wnpu_device that encoded the window */
-    size_t content;         /* frames of the window that are decoded; silence replaces the rest */
     int64_t gap_ms;         /* beginning of speech in the window without text, or -1 */
     size_t n_final;         /* tokens of the window before those that will be decoded again */
     rs_origin origin;       /* how the window's text was decoded */
@@ -26106,16 +26107,18 @@ static void ru_begin_live(ru_live *l)
 /* Sets the state to that of a run that begins. */
 static void ru_begin(ru_run *r)
 {
+    memset(&r->audio.at, 0, sizeof r->audio.at);
     memset(&r->state, 0, sizeof r->state);
     memset(&r->now, 0, sizeof r->now);
     memset(&r->work, 0, sizeof r->work);
     memset(&r->tentative, 0, sizeof r->tentative);
     memset(&r->pieces, 0, sizeof r->pieces);
-    r->state.at.n_samples = ML_MARGIN;
-    r->state.at.limit_ms = r->state.ledger.last_return_ms = r->work.gap_ms = -1;
+    r->audio.at.n_samples = ML_MARGIN;
+    r->audio.content = ML_FRAMES;
+    r->audio.complete = 0;
+    r->audio.at.limit_ms = r->state.ledger.last_return_ms = r->work.gap_ms = -1;
     ru_begin_live(&r->state.live);
     r->now.language.rival = -1;
-    r->work.content = ML_FRAMES;
 }
 
 /* ---- what others ask of the run ---- */
@@ -26195,9 +26198,10 @@ static int64_t ru_end_ms(const ru_place *at)
 
 /* ---- memory ---- */
 
-static void aw_carve(ar_arena *arena, ru_audio *a, const wnpu_config *c)
+static void aw_carve(ar_arena *arena, ru_audio *a, rs_store *store, const wnpu_config *c)
 {
     ru_lookahead *f = &a->ahead;
+    a->store = store;
     a->batch = c->batch;
     au_stream_carve(arena, &a->stream);
     a->capacity = ML_SPAN + RU_DETECTOR_DELAY + (c->batch > 0 ? RU_LOOKAHEAD : 0);
@@ -26211,6 +26215,7 @@ static void aw_carve(ar_arena *arena, ru_audio *a, const wnpu_config *c)
 
 static void aw_wipe(ru_audio *a)
 {
+    memset(&a->at, 0, sizeof a->at);
     au_wipe(a->stream);
     ar_wipe(a->samples, a->written * sizeof(float));
     va_wipe(&a->voice);
@@ -26236,8 +26241,7 @@ static int aw_store_speech(wnpu_stats *stats, rs_store *store, wnpu_error *error
     return WNPU_OK;
 }
 
-static int aw_add_speech(ru_audio *a, wnpu_stats *stats, rs_store *store, wnpu_error *error,
-                         const va_span *span)
+static int aw_add_speech(ru_audio *a, wnpu_stats *stats, wnpu_error *error, const va_span *span)
 {
     wnpu_speech_span found;
     int64_t end = (int64_t)(a->voice.n_pushed / (ML_RATE / 1000u));
@@ -26254,42 +26258,40 @@ static int aw_add_speech(ru_audio *a, wnpu_stats *stats, rs_store *store, wnpu_e
         a->ahead.span[a->ahead.n_spans++] = found;
         return WNPU_OK;
     }
-    return aw_store_speech(stats, store, error, &found);
+    return aw_store_speech(stats, a->store, error, &found);
 }
 
 /* Passes n new samples to the detector; n = 0: the recording has ended. */
-static int aw_detect(ru_run *r, const float *samples, size_t n)
+static int aw_detect(ru_audio *a, wnpu_stats *stats, wnpu_error *error, const float *samples,
+                     size_t n)
 {
     double since = os_now_ms();
     va_span span;
     int status = WNPU_OK, found;
     size_t done = 0;
     while (done < n && status == WNPU_OK) {
-        done += va_push(&r->audio.voice, samples + done, n - done, &span, &found);
-        status = !found ? WNPU_OK
-                        : aw_add_speech(&r->audio, &r->now.stats, &r->store, &r->error, &span);
+        done += va_push(&a->voice, samples + done, n - done, &span, &found);
+        status = !found ? WNPU_OK : aw_add_speech(a, stats, error, &span);
     }
-    if (n == 0 && !r->state.detector_done) {
-        while (status == WNPU_OK && va_finish(&r->audio.voice, &span)) {
-            status = aw_add_speech(&r->audio, &r->now.stats, &r->store, &r->error, &span);
+    if (n == 0 && !a->at.detector_done) {
+        while (status == WNPU_OK && va_finish(&a->voice, &span)) {
+            status = aw_add_speech(a, stats, error, &span);
         }
-        r->state.detector_done = 1;
-        if (status == WNPU_OK && r->store.speech.count == 0 &&
-            r->audio.voice.n_pushed <= ML_FRAMES * ML_HOP &&
-            va_find_faint(&r->audio.voice, &span)) {
-            status = aw_add_speech(&r->audio, &r->now.stats, &r->store, &r->error, &span);
+        a->at.detector_done = 1;
+        if (status == WNPU_OK && a->store->speech.count == 0 &&
+            a->voice.n_pushed <= ML_FRAMES * ML_HOP && va_find_faint(&a->voice, &span)) {
+            status = aw_add_speech(a, stats, error, &span);
         }
     }
-    r->now.stats.voice_ms += ru_elapsed_ms(&since);
+    stats->voice_ms += ru_elapsed_ms(&since);
     return status;
 }
 
 /* Gets speech span number index; returns 0 if there is none. Searches begin at spans_passed. */
-static int aw_get_span(const ru_audio *a, const rs_store *store, size_t index,
-                       wnpu_speech_span *span)
+static int aw_get_span(const ru_audio *a, size_t index, wnpu_speech_span *span)
 {
-    const unsigned char *at = rs_list_get(store, &store->speech, index);
-    size_t ahead = index - store->speech.count;
+    const unsigned char *at = rs_list_get(a->store, &a->store->speech, index);
+    size_t ahead = index - a->store->speech.count;
     if (at != NULL) {
         memcpy(span, at, sizeof *span);
         return 1;
@@ -26302,19 +26304,18 @@ static int aw_get_span(const ru_audio *a, const rs_store *store, size_t index,
 }
 
 /* Up to this time, everything outside speech spans is known to be no speech. */
-static int64_t aw_decided_ms(const ru_audio *a, const ru_state *s)
+static int64_t aw_decided_ms(const ru_audio *a)
 {
-    return s->detector_done ? INT64_MAX : (int64_t)va_settled(&a->voice) * VA_STEP_MS;
+    return a->at.detector_done ? INT64_MAX : (int64_t)va_settled(&a->voice) * VA_STEP_MS;
 }
 
 /* The first time from ms on at which there is speech, or the detector is undecided. */
-static int64_t aw_next_speech_ms(const ru_audio *a, const ru_state *s, const rs_store *store,
-                                 int64_t ms)
+static int64_t aw_next_speech_ms(const ru_audio *a, int64_t ms)
 {
     wnpu_speech_span span;
     size_t i;
-    int64_t known = aw_decided_ms(a, s);
-    for (i = s->spans_passed; aw_get_span(a, store, i, &span); i++) {
+    int64_t known = aw_decided_ms(a);
+    for (i = a->at.spans_passed; aw_get_span(a, i, &span); i++) {
         if (span.t1_ms > ms) {
             return span.t0_ms > ms ? span.t0_ms : ms;
         }
@@ -26323,16 +26324,15 @@ static int64_t aw_next_speech_ms(const ru_audio *a, const ru_state *s, const rs_
 }
 
 /* End of the last speech that begins before ms, at most ms. Undecided audio counts as speech. */
-static int64_t aw_last_speech_ms(const ru_audio *a, const ru_state *s, const rs_store *store,
-                                 int64_t ms)
+static int64_t aw_last_speech_ms(const ru_audio *a, int64_t ms)
 {
     wnpu_speech_span span;
     size_t i;
     int64_t end = 0;
-    if (!s->detector_done && a->voice.open) {
+    if (!a->at.detector_done && a->voice.open) {
         return ms;
     }
-    for (i = s->spans_passed; aw_get_span(a, store, i, &span) && span.t0_ms < ms; i++) {
+    for (i = a->at.spans_passed; aw_get_span(a, i, &span) && span.t0_ms < ms; i++) {
         end = span.t1_ms < ms ? span.t1_ms : ms;
     }
     return end;
@@ -26340,31 +26340,30 @@ static int64_t aw_last_speech_ms(const ru_audio *a, const ru_state *s, const rs_
 
 /* The frame at which the samples begin: that of the window, or of the current one while later ones
  * are encoded ahead. */
-static uint64_t aw_first_frame(const ru_audio *a, const ru_place *at)
+static uint64_t aw_first_frame(const ru_audio *a)
 {
-    return a->current != NULL ? a->current->at.frame : at->frame;
+    return a->current != NULL ? a->current->at.frame : a->at.frame;
 }
 
 /* Number of samples that have been read, counted from ML_MARGIN before that frame. */
-static size_t aw_have(const ru_audio *a, const ru_place *place)
+static size_t aw_have(const ru_audio *a)
 {
-    const ru_place *at = a->current != NULL ? &a->current->at : place;
+    const ru_place *at = a->current != NULL ? &a->current->at : &a->at;
     return at->n_samples + at->n_ahead;
 }
 
 /* Those of them that the detector has processed. */
-static size_t aw_detected(const ru_audio *a, const ru_place *at)
+static size_t aw_detected(const ru_audio *a)
 {
-    return (size_t)(a->voice.n_pushed - aw_first_frame(a, at) * ML_HOP) + ML_MARGIN;
+    return (size_t)(a->voice.n_pushed - aw_first_frame(a) * ML_HOP) + ML_MARGIN;
 }
 
 /* The samples in [t0_ms, t1_ms) on the recording's clock that are in the window, and their
  * number. */
-static const float *aw_samples_of(const ru_audio *a, const ru_place *at, int64_t t0_ms,
-                                  int64_t t1_ms, size_t *n)
+static const float *aw_samples_of(const ru_audio *a, int64_t t0_ms, int64_t t1_ms, size_t *n)
 {
-    int64_t origin = (int64_t)(aw_first_frame(a, at) * ML_HOP) - (int64_t)ML_MARGIN;
-    int64_t ms = ML_RATE / 1000, have = (int64_t)aw_have(a, at);
+    int64_t origin = (int64_t)(aw_first_frame(a) * ML_HOP) - (int64_t)ML_MARGIN;
+    int64_t ms = ML_RATE / 1000, have = (int64_t)aw_have(a);
     int64_t from = t0_ms * ms - origin, to = t1_ms * ms - origin;
     from = from > (int64_t)ML_MARGIN ? from : (int64_t)ML_MARGIN;
     to = to < have ? to : have;
@@ -26375,10 +26374,10 @@ static const float *aw_samples_of(const ru_audio *a, const ru_place *at, int64_t
 /* ---- pauses ---- */
 
 /* Mean square of the samples in [t0_ms, t1_ms) on the recording's clock. */
-static double aw_power(const ru_audio *a, const ru_place *at, int64_t t0_ms, int64_t t1_ms)
+static double aw_power(const ru_audio *a, int64_t t0_ms, int64_t t1_ms)
 {
     size_t i, n;
-    const float *x = aw_samples_of(a, at, t0_ms, t1_ms, &n);
+    const float *x = aw_samples_of(a, t0_ms, t1_ms, &n);
     double sum = 0.0;
     for (i = 0; i < n; i++) {
         sum += (double)x[i] * (double)x[i];
@@ -26389,16 +26388,16 @@ static double aw_power(const ru_audio *a, const ru_place *at, int64_t t0_ms, int
 /* Begin of the first silence of at least pause_ms between a span of speech and until_ms, or -1. The
  * detector misses faint and distorted voices, so silence also has to be much quieter than the
  * speech, in each block. */
-static int64_t aw_find_silence(const ru_audio *a, const ru_place *place,
-                               const wnpu_speech_span *speech, int64_t until_ms, int64_t pause_ms)
+static int64_t aw_find_silence(const ru_audio *a, const wnpu_speech_span *speech, int64_t until_ms,
+                               int64_t pause_ms)
 {
     int64_t from = speech->t1_ms - AW_LEVEL_MS > speech->t0_ms ? speech->t1_ms - AW_LEVEL_MS
                                                                : speech->t0_ms;
     int64_t begin = speech->t1_ms, at, end;
-    double level = until_ms - begin >= pause_ms ? aw_power(a, place, from, begin) : 0.0;
+    double level = until_ms - begin >= pause_ms ? aw_power(a, from, begin) : 0.0;
     for (at = begin; until_ms - begin >= pause_ms; at = end) {
         end = at + AW_BLOCK_MS < until_ms ? at + AW_BLOCK_MS : until_ms;
-        if (aw_power(a, place, at, end) * AW_QUIETER > level) {
+        if (aw_power(a, at, end) * AW_QUIETER > level) {
             begin = end;
         } else if (end - begin >= pause_ms) {
             return begin - speech->t1_ms > AW_TAIL_MS ? begin : speech->t1_ms;
@@ -26408,23 +26407,22 @@ static int64_t aw_find_silence(const ru_audio *a, const ru_place *place,
 }
 
 /* Number of the last span of speech, or that at which searches begin if there is none. */
-static size_t aw_last_span(const ru_audio *a, const ru_state *s, const rs_store *store)
+static size_t aw_last_span(const ru_audio *a)
 {
-    size_t n = store->speech.count + (a->ahead.active ? a->ahead.n_spans : 0);
-    return n > s->spans_passed ? n - 1 : s->spans_passed;
+    size_t n = a->store->speech.count + (a->ahead.active ? a->ahead.n_spans : 0);
+    return n > a->at.spans_passed ? n - 1 : a->at.spans_passed;
 }
 
 /* Begin of the first silence of at least pause_ms after from_ms and span i, or -1 if there is none.
  * Only the part of a silence before to_ms counts, so that the result does not depend on how much
  * more has been read. */
-static int64_t aw_find_pause(const ru_run *r, size_t i, int64_t from_ms, int64_t to_ms,
+static int64_t aw_find_pause(const ru_audio *a, size_t i, int64_t from_ms, int64_t to_ms,
                              int64_t pause_ms)
 {
     wnpu_speech_span span;
-    for (; aw_get_span(&r->audio, &r->store, i, &span) && span.t1_ms + pause_ms <= to_ms; i++) {
-        int64_t next = aw_next_speech_ms(&r->audio, &r->state, &r->store, span.t1_ms);
-        int64_t begin = aw_find_silence(&r->audio, &r->state.at, &span, next < to_ms ? next : to_ms,
-                                        pause_ms);
+    for (; aw_get_span(a, i, &span) && span.t1_ms + pause_ms <= to_ms; i++) {
+        int64_t next = aw_next_speech_ms(a, span.t1_ms);
+        int64_t begin = aw_find_silence(a, &span, next < to_ms ? next : to_ms, pause_ms);
         if (begin > from_ms) {
             return begin;
         }
@@ -26433,16 +26431,15 @@ static int64_t aw_find_pause(const ru_run *r, size_t i, int64_t from_ms, int64_t
 }
 
 /* Whether each block of t0_ms..t1_ms is AW_PHRASE_QUIETER than the speech from from_ms to t0_ms. */
-static int aw_is_quiet(const ru_audio *a, const ru_place *place, int64_t from_ms, int64_t t0_ms,
-                       int64_t t1_ms)
+static int aw_is_quiet(const ru_audio *a, int64_t from_ms, int64_t t0_ms, int64_t t1_ms)
 {
     double level;
     int64_t at, end;
     from_ms = t0_ms - AW_LEVEL_MS > from_ms ? t0_ms - AW_LEVEL_MS : from_ms;
-    level = aw_power(a, place, from_ms, t0_ms);
+    level = aw_power(a, from_ms, t0_ms);
     for (at = t0_ms; at < t1_ms; at = end) {
         end = at + AW_BLOCK_MS < t1_ms ? at + AW_BLOCK_MS : t1_ms;
-        if (aw_power(a, place, at, end) * AW_PHRASE_QUIETER > level) {
+        if (aw_power(a, at, end) * AW_PHRASE_QUIETER > level) {
             return 0;
         }
     }
@@ -26461,8 +26458,8 @@ static int64_t aw_phrase_pad(int64_t pause_ms)
  * to decide, a pause only has to be quiet, so that it is found when it is pause_ms old. A pause
  * between phrases need not be as quiet as one of aw_find_silence(): no audio next to it is omitted.
  * Depends only on audio before the end of the pause. */
-static int64_t aw_find_phrase_end(const ru_audio *a, const ru_place *place, int64_t base_ms,
-                                  int64_t from_ms, int64_t to_ms, int64_t pause_ms)
+static int64_t aw_find_phrase_end(const ru_audio *a, int64_t base_ms, int64_t from_ms,
+                                  int64_t to_ms, int64_t pause_ms)
 {
     const va_detector *v = &a->voice;
     int64_t least = pause_ms - AW_PHRASE_AHEAD_MS, voice = -1, spoken = 0, at;
@@ -26478,7 +26475,7 @@ static int64_t aw_find_phrase_end(const ru_audio *a, const ru_place *place, int6
             if (begin + pause_ms > to_ms) {
                 return -1;
             }
-            if (aw_is_quiet(a, place, voice, begin, begin + pause_ms)) {
+            if (aw_is_quiet(a, voice, begin, begin + pause_ms)) {
                 return begin;
             }
             begin += AW_BLOCK_MS;
@@ -26497,27 +26494,25 @@ static uint64_t aw_speech_steps_in(const ru_audio *audio, int64_t t0_ms, int64_t
 }
 
 /* Milliseconds of speech in t0_ms..t1_ms, not counting the padding of spans. */
-static int64_t aw_speech_ms(const ru_audio *a, const ru_state *s, const rs_store *store,
-                            int64_t t0_ms, int64_t t1_ms)
+static int64_t aw_speech_ms(const ru_audio *a, int64_t t0_ms, int64_t t1_ms)
 {
     wnpu_speech_span span;
     uint64_t steps = 0;
     size_t i;
-    for (i = s->spans_passed; aw_get_span(a, store, i, &span) && span.t0_ms < t1_ms; i++) {
+    for (i = a->at.spans_passed; aw_get_span(a, i, &span) && span.t0_ms < t1_ms; i++) {
         steps += aw_speech_steps_in(a, t0_ms, t1_ms, (uint64_t)span.t0_ms / VA_STEP_MS,
                               (uint64_t)span.t1_ms / VA_STEP_MS);
     }
-    if (!s->detector_done && a->voice.open) { /* a span that is not in the list yet */
+    if (!a->at.detector_done && a->voice.open) { /* a span that is not in the list yet */
         steps += aw_speech_steps_in(a, t0_ms, t1_ms, a->voice.first, a->voice.step);
     }
     return (int64_t)steps * VA_STEP_MS;
 }
 
 /* Share of t0_ms..t1_ms that is speech, 0..1. */
-static float aw_speech_share(const ru_audio *a, const ru_state *s, const rs_store *store,
-                             int64_t t0_ms, int64_t t1_ms)
+static float aw_speech_share(const ru_audio *a, int64_t t0_ms, int64_t t1_ms)
 {
-    float speech = (float)aw_speech_ms(a, s, store, t0_ms, t1_ms);
+    float speech = (float)aw_speech_ms(a, t0_ms, t1_ms);
     return t1_ms > t0_ms ? speech / (float)(t1_ms - t0_ms) : 0.0f;
 }
 
@@ -26555,25 +26550,25 @@ static void aw_reflect(ru_audio *a)
 
 /* Reads until the buffer is full, the recording ends, a live recording has no more or the run is
  * cancelled. */
-static int aw_fill(ru_run *r)
+static int aw_fill(ru_audio *a, const int *cancel, wnpu_error *error)
 {
-    size_t have = r->state.at.n_samples + r->state.at.n_ahead;
+    size_t have = a->at.n_samples + a->at.n_ahead;
     int64_t n = 1;
-    while (have < r->audio.capacity && n > 0 && !ru_cancelled(r->cancel)) {
-        size_t room = aw_reserve(&r->audio, have, AW_BLOCK);
-        n = au_read(r->audio.stream, r->audio.samples + have, room, &r->error);
+    while (have < a->capacity && n > 0 && !ru_cancelled(cancel)) {
+        size_t room = aw_reserve(a, have, AW_BLOCK);
+        n = au_read(a->stream, a->samples + have, room, error);
         if (n < 0) {
             return (int)n;
         }
         have += (size_t)n;
-        aw_set_samples(&r->state.at, have);
+        aw_set_samples(&a->at, have);
     }
-    if (n == 0 && r->audio.stream->ended) {
-        r->work.complete = 1;
-        aw_pad_silence(&r->audio, have);
+    if (n == 0 && a->stream->ended) {
+        a->complete = 1;
+        aw_pad_silence(a, have);
     }
-    if (r->state.at.frame == 0) {
-        aw_reflect(&r->audio);
+    if (a->at.frame == 0) {
+        aw_reflect(a);
     }
     return WNPU_OK;
 }
@@ -26597,26 +26592,27 @@ static va_rules aw_voice_rules(const wnpu_params *p)
     return rules;
 }
 
-static void aw_begin_detector(ru_run *r)
+static void aw_begin_detector(ru_audio *a, wnpu_stats *stats, const wnpu_params *params)
 {
-    va_rules rules = aw_voice_rules(&r->params);
-    va_begin(&r->audio.voice, &rules);
-    r->state.detector_done = 0;
-    r->state.spans_passed = 0;
-    r->audio.ahead.n_decided = 0;
-    r->store.speech.count = 0; /* spans found while detecting the language */
-    r->now.stats.speech_ms = 0;
+    va_rules rules = aw_voice_rules(params);
+    va_begin(&a->voice, &rules);
+    a->at.detector_done = 0;
+    a->at.spans_passed = 0;
+    a->ahead.n_decided = 0;
+    a->store->speech.count = 0; /* spans found while detecting the language */
+    stats->speech_ms = 0;
 }
 
 /* Fills the first window. */
-static int aw_begin_audio(ru_run *r)
+static int aw_begin_audio(ru_audio *a, wnpu_stats *stats, const wnpu_params *params,
+                          const int *cancel, wnpu_error *error)
 {
-    r->state.at.frame = 0;
-    r->state.at.cut_ms = 0;
-    r->work.complete = 0;
-    aw_set_samples(&r->state.at, ML_MARGIN);
-    aw_begin_detector(r);
-    return aw_fill(r);
+    a->at.frame = 0;
+    a->at.cut_ms = 0;
+    a->complete = 0;
+    aw_set_samples(&a->at, ML_MARGIN);
+    aw_begin_detector(a, stats, params);
+    return aw_fill(a, cancel, error);
 }
 
 /* Mel frames of real audio in the window, 0..3000. */
@@ -26639,28 +26635,27 @@ static void aw_limit(ru_place *at, int64_t limit_ms)
 }
 
 /* From here on spans of speech are searched from the first one. */
-static void aw_search_all(ru_state *s)
+static void aw_search_all(ru_place *at)
 {
-    s->spans_passed = 0;
+    at->spans_passed = 0;
 }
 
 /* Moves the window forward by frames, and reads more. */
-static int aw_advance(ru_run *r, size_t frames)
+static int aw_advance(ru_audio *a, const int *cancel, wnpu_error *error, size_t frames)
 {
-    size_t shift = frames * ML_HOP, have = r->state.at.n_samples + r->state.at.n_ahead;
+    size_t shift = frames * ML_HOP, have = a->at.n_samples + a->at.n_ahead;
     wnpu_speech_span span;
-    aw_skip(&r->state.at, frames);
-    while (aw_get_span(&r->audio, &r->store, r->state.spans_passed, &span) &&
-           span.t1_ms <= ru_recording_ms(&r->state.at, 0)) {
-        r->state.spans_passed++;
+    aw_skip(&a->at, frames);
+    while (aw_get_span(a, a->at.spans_passed, &span) && span.t1_ms <= ru_recording_ms(&a->at, 0)) {
+        a->at.spans_passed++;
     }
     if (shift + ML_MARGIN >= have) {
-        aw_set_samples(&r->state.at, ML_MARGIN); /* nothing is left */
+        aw_set_samples(&a->at, ML_MARGIN); /* nothing is left */
         return WNPU_OK;
     }
-    aw_set_samples(&r->state.at, have - shift);
-    memmove(r->audio.samples, r->audio.samples + shift, (have - shift) * sizeof(float));
-    return aw_fill(r);
+    aw_set_samples(&a->at, have - shift);
+    memmove(a->samples, a->samples + shift, (have - shift) * sizeof(float));
+    return aw_fill(a, cancel, error);
 }
 
 /* ---- where a window is cut ---- */
@@ -26673,24 +26668,23 @@ static int aw_cuts_windows(const ru_audio *a, const wnpu_params *params)
 
 /* Time at which the first pause of pause_ms after least_ms of the window and span i ends it, or
  * -1. */
-static int64_t aw_first_pause_ms(const ru_run *r, size_t i)
+static int64_t aw_first_pause_ms(const ru_audio *a, const wnpu_params *params, size_t i)
 {
-    int64_t base = ru_recording_ms(&r->state.at, 0), from = base + r->params.least_ms;
-    int64_t to = ru_recording_ms(&r->state.at, (int64_t)aw_frames(&r->state.at) * 10);
-    int64_t pause = r->params.pause_ms;
-    if (r->params.vad && pause < AW_PHRASE_MS) {
-        int64_t begin = aw_find_phrase_end(&r->audio, &r->state.at, base, from, to, pause);
+    int64_t base = ru_recording_ms(&a->at, 0), from = base + params->least_ms;
+    int64_t to = ru_recording_ms(&a->at, (int64_t)aw_frames(&a->at) * 10);
+    int64_t pause = params->pause_ms;
+    if (params->vad && pause < AW_PHRASE_MS) {
+        int64_t begin = aw_find_phrase_end(a, base, from, to, pause);
         return begin >= 0 ? begin + aw_phrase_pad(pause) : -1;
     }
-    return r->params.vad ? aw_find_pause(r, i, from, to, pause) : -1;
+    return params->vad ? aw_find_pause(a, i, from, to, pause) : -1;
 }
 
 /* Whether this window ends in a pause. */
-static int aw_ends_in_pause(const ru_audio *a, const ru_place *at, const ru_work *w,
-                            const wnpu_params *params)
+static int aw_ends_in_pause(const ru_audio *a, const wnpu_params *params)
 {
     return aw_cuts_windows(a, params) ||
-           at->cut_ms == ru_recording_ms(at, (int64_t)w->content * 10);
+           a->at.cut_ms == ru_recording_ms(&a->at, (int64_t)a->content * 10);
 }
 
 /* The step in first..end-1 at which to end a window: the middle of the last pause of at least
@@ -26713,28 +26707,29 @@ static uint64_t aw_find_cut(const ru_audio *a, uint64_t first, uint64_t end)
 
 /* Passes the next samples to the detector: whole blocks, so that its states are the same for every
  * division of the recording into reads. Sets *fed to 0 if they have not been read yet. */
-static int aw_feed_detector(ru_run *r, int *fed)
+static int aw_feed_detector(ru_audio *a, wnpu_stats *stats, wnpu_error *error, int *fed)
 {
-    size_t at = aw_detected(&r->audio, &r->state.at), n = aw_have(&r->audio, &r->state.at) - at;
-    *fed = n >= VA_BLOCK || (r->work.complete && !r->state.detector_done);
-    return *fed ? aw_detect(r, r->audio.samples + at, n < VA_BLOCK ? n : VA_BLOCK) : WNPU_OK;
+    size_t at = aw_detected(a), n = aw_have(a) - at;
+    *fed = n >= VA_BLOCK || (a->complete && !a->at.detector_done);
+    return *fed ? aw_detect(a, stats, error, a->samples + at, n < VA_BLOCK ? n : VA_BLOCK)
+                : WNPU_OK;
 }
 
 /* Whether the end of the window is decided: it has been found, or 30 s or the rest of the recording
  * have been searched for it. Pauses before span i were searched already. */
-static int aw_is_decided(const ru_run *r, size_t i)
+static int aw_is_decided(const ru_audio *a, const wnpu_params *params, size_t i)
 {
-    int64_t base = ru_recording_ms(&r->state.at, 0);
-    if (!r->params.vad) {
-        return r->work.complete || r->state.at.n_samples == ML_SPAN;
+    int64_t base = ru_recording_ms(&a->at, 0);
+    if (!params->vad) {
+        return a->complete || a->at.n_samples == ML_SPAN;
     }
-    return r->state.detector_done || r->state.at.cut_ms > base ||
-           (int64_t)r->audio.voice.step * VA_STEP_MS >= base + ML_FRAMES * 10 ||
-           aw_first_pause_ms(r, i) >= 0;
+    return a->at.detector_done || a->at.cut_ms > base ||
+           (int64_t)a->voice.step * VA_STEP_MS >= base + ML_FRAMES * 10 ||
+           aw_first_pause_ms(a, params, i) >= 0;
 }
 
 /* Keeps the detector, which is ahead and has decided the end of a window. */
-static void aw_keep_decided(ru_audio *a, const ru_state *s, uint64_t from, size_t first_span)
+static void aw_keep_decided(ru_audio *a, uint64_t from, size_t first_span)
 {
     ru_lookahead *f = &a->ahead;
     ru_decided *d = &f->decided[f->n_decided];
@@ -26742,30 +26737,30 @@ static void aw_keep_decided(ru_audio *a, const ru_state *s, uint64_t from, size_
         return;
     }
     f->n_decided++;
-    d->frame = s->at.frame;
+    d->frame = a->at.frame;
     d->from = from;
     va_get_image(&a->voice, &d->voice);
     memcpy(d->x, a->voice.x, a->voice.have * sizeof(float));
-    d->detector_done = s->detector_done;
+    d->detector_done = a->at.detector_done;
     d->first_span = first_span;
     d->end_span = f->n_spans;
 }
 
 /* Sets the detector to where the end of the window was decided ahead, if it was. Its history has
  * the steps until then. */
-static int aw_take_decided(ru_run *r)
+static int aw_take_decided(ru_audio *a, wnpu_stats *stats, wnpu_error *error)
 {
-    const ru_lookahead *f = &r->audio.ahead;
+    const ru_lookahead *f = &a->ahead;
     int status = WNPU_OK;
     size_t i, k;
     for (i = 0; i < f->n_decided; i++) {
         const ru_decided *d = &f->decided[i];
-        if (d->frame == r->state.at.frame && d->from == r->audio.voice.n_pushed) {
-            memcpy(r->audio.voice.x, d->x, (size_t)d->voice.have * sizeof(float));
-            va_restore(&r->audio.voice, &d->voice);
-            r->state.detector_done = d->detector_done;
+        if (d->frame == a->at.frame && d->from == a->voice.n_pushed) {
+            memcpy(a->voice.x, d->x, (size_t)d->voice.have * sizeof(float));
+            va_restore(&a->voice, &d->voice);
+            a->at.detector_done = d->detector_done;
             for (k = d->first_span; k < d->end_span && status == WNPU_OK; k++) {
-                status = aw_store_speech(&r->now.stats, &r->store, &r->error, &f->span[k]);
+                status = aw_store_speech(stats, a->store, error, &f->span[k]);
             }
             return status;
         }
@@ -26775,117 +26770,122 @@ static int aw_take_decided(ru_run *r)
 
 /* Where words of the open window are confirmed next: a step after the beginning of its speech, and
  * then a step after the place before. */
-static int64_t aw_next_point_ms(const ru_audio *a, const ru_state *s, const rs_store *store,
+static int64_t aw_next_point_ms(const ru_audio *a, const ru_confirmed *confirmed,
                                 const wnpu_params *params)
 {
-    int64_t speech = aw_next_speech_ms(a, s, store, ru_recording_ms(&s->at, 0));
-    int64_t last = s->confirmed.point_ms;
+    int64_t speech = aw_next_speech_ms(a, ru_recording_ms(&a->at, 0));
+    int64_t last = confirmed->point_ms;
     int64_t at = (speech > last ? speech : last) + params->commit_step_ms;
     return at - at % VA_STEP_MS;
 }
 
-/* Whether the detector is there. Like the end of a window, this depends on what the detector has
- * processed, not on how much more has been read. */
-static int aw_is_point(const ru_run *r)
+/* Whether words are to be confirmed, c being those that are, and the detector is where; NULL: only
+ * windows end. Like the end of a window, this depends on what the detector has processed, not on
+ * how much more has been read. */
+static int aw_is_point(const ru_audio *a, const wnpu_params *params, const ru_confirmed *c)
 {
-    int wanted = r->work.points && !r->state.detector_done && r->state.at.limit_ms < 0;
-    int64_t at = wanted ? aw_next_point_ms(&r->audio, &r->state, &r->store, &r->params) : INT64_MAX;
-    return at <= ru_recording_ms(&r->state.at, ML_FRAMES * 10) &&
-           (int64_t)(r->audio.voice.n_pushed / (ML_RATE / 1000u)) >= at + VA_STEP_MS;
+    int wanted = c != NULL && !a->at.detector_done && a->at.limit_ms < 0;
+    int64_t at = wanted ? aw_next_point_ms(a, c, params) : INT64_MAX;
+    return at <= ru_recording_ms(&a->at, ML_FRAMES * 10) &&
+           (int64_t)(a->voice.n_pushed / (ML_RATE / 1000u)) >= at + VA_STEP_MS;
 }
 
 /* Runs the detector until the end of the window is decided. Sets *frames to those read of it; to 0
- * if it cannot be decided yet, words are to be confirmed first, or the recording ends here. */
-static int aw_decide(ru_run *r, size_t *frames)
+ * if it cannot be decided yet, words are to be confirmed first (c: see aw_is_point()), or the
+ * recording ends here. */
+static int aw_decide(ru_run *r, const ru_confirmed *c, size_t *frames)
 {
     int ahead = r->audio.ahead.active, fed = 1;
-    int status = ahead || aw_is_decided(r, r->state.spans_passed) ? WNPU_OK : aw_take_decided(r);
-    size_t searched = r->state.spans_passed;
+    int status = ahead || aw_is_decided(&r->audio, &r->params, r->audio.at.spans_passed)
+                     ? WNPU_OK
+                     : aw_take_decided(&r->audio, &r->now.stats, &r->error);
+    size_t searched = r->audio.at.spans_passed;
     uint64_t from = r->audio.voice.n_pushed;
     size_t n_spans = r->audio.ahead.n_spans;
     *frames = 0;
     while (status == WNPU_OK && fed && !ru_cancelled(r->cancel)) {
-        if (aw_is_decided(r, searched) && aw_frames(&r->state.at) > 0) {
-            *frames = aw_frames(&r->state.at);
+        if (aw_is_decided(&r->audio, &r->params, searched) && aw_frames(&r->audio.at) > 0) {
+            *frames = aw_frames(&r->audio.at);
             break;
         }
         /* only the pause after it can still become longer */
-        searched = aw_last_span(&r->audio, &r->state, &r->store);
-        if (aw_is_point(r)) {
+        searched = aw_last_span(&r->audio);
+        if (aw_is_point(&r->audio, &r->params, c)) {
             break;
         }
-        status = r->params.vad ? aw_feed_detector(r, &fed) : WNPU_OK;
+        status = r->params.vad ? aw_feed_detector(&r->audio, &r->now.stats, &r->error, &fed)
+                               : WNPU_OK;
         fed = fed && r->params.vad;
     }
     if (ahead && *frames > 0) {
-        aw_keep_decided(&r->audio, &r->state, from, n_spans);
+        aw_keep_decided(&r->audio, from, n_spans);
     }
     return status;
 }
 
 /* Runs the detector over everything that has been read. */
-static int aw_detect_all(ru_run *r)
+static int aw_detect_all(ru_audio *a, wnpu_stats *stats, wnpu_error *error)
 {
     int status = WNPU_OK, fed = 1;
     while (status == WNPU_OK && fed) {
-        status = aw_feed_detector(r, &fed);
+        status = aw_feed_detector(a, stats, error, &fed);
     }
     return status;
 }
 
 /* Exchanges the detector at the current window and the one that is ahead of it. */
-static void aw_swap_detectors(ru_audio *a, ru_state *s)
+static void aw_swap_detectors(ru_audio *a)
 {
     va_detector voice = a->voice;
-    int done = s->detector_done;
+    int done = a->at.detector_done;
     a->voice = a->ahead.voice;
-    s->detector_done = a->ahead.detector_done;
+    a->at.detector_done = a->ahead.detector_done;
     a->ahead.voice = voice;
     a->ahead.detector_done = done;
     a->ahead.active = !a->ahead.active;
 }
 
-static ru_position aw_get_position(const ru_place *at, const ru_work *w, const de_decoder *d)
+static ru_position aw_get_position(const ru_audio *a, const ru_work *w, const de_decoder *d)
 {
     ru_position p;
-    p.at = *at;
-    p.content = w->content;
+    p.at = a->at;
+    p.content = a->content;
     p.device = w->device;
     p.window = d->window;
     return p;
 }
 
-static void aw_set_position(ru_place *at, ru_work *w, de_decoder *d, const ru_position *p)
+static void aw_set_position(ru_audio *a, ru_work *w, de_decoder *d, const ru_position *p)
 {
-    *at = p->at;
-    w->content = p->content;
+    a->at = p->at;
+    a->content = p->content;
     w->device = p->device;
     d->window = p->window;
 }
 
 /* From here on the detector and the window may be ahead of the current one, the latter until
  * aw_return(), the former until aw_end_ahead(). */
-static void aw_begin_ahead(ru_audio *a, ru_state *s, const ru_position *current)
+static void aw_begin_ahead(ru_audio *a, const ru_position *current)
 {
     a->current = current;
-    s->at.limit_ms = -1;
+    a->at.limit_ms = -1;
     va_copy(&a->ahead.voice, &a->voice);
-    a->ahead.detector_done = s->detector_done;
+    a->ahead.detector_done = a->at.detector_done;
     a->ahead.n_spans = a->ahead.n_decided = 0;
     a->ahead.active = 1;
 }
 
 /* Returns to the current window. */
-static void aw_return(ru_audio *a, ru_place *at, ru_work *w, de_decoder *d)
+static void aw_return(ru_audio *a, ru_work *w, de_decoder *d)
 {
-    aw_set_position(at, w, d, a->current);
+    aw_set_position(a, w, d, a->current);
     a->current = NULL;
 }
 
-static void aw_end_ahead(ru_audio *a, ru_state *s)
+static void aw_end_ahead(ru_audio *a)
 {
     if (a->ahead.active) {
-        aw_swap_detectors(a, s);
+        aw_swap_detectors(a);
     }
 }
 
@@ -26893,28 +26893,28 @@ static void aw_end_ahead(ru_audio *a, ru_state *s)
  * Speech after a long pause is unrelated to speech before it and may be in another language. If
  * windows are decoded together, none depends on the text of the previous one, so each has to end in
  * a pause, at the latest after 30 s. */
-static void aw_set_cut(ru_run *r)
+static void aw_set_cut(ru_audio *a, const wnpu_params *params)
 {
-    int64_t base = ru_recording_ms(&r->state.at, 0), cut = 0;
-    int64_t pause = aw_first_pause_ms(r, r->state.spans_passed);
-    if (aw_cuts_windows(&r->audio, &r->params)) {
+    int64_t base = ru_recording_ms(&a->at, 0), cut = 0;
+    int64_t pause = aw_first_pause_ms(a, params, a->at.spans_passed);
+    if (aw_cuts_windows(a, params)) {
         uint64_t last = (uint64_t)(base + ML_FRAMES * 10) / VA_STEP_MS;
-        uint64_t at = aw_find_cut(&r->audio, last - AW_CUT_RANGE_MS / VA_STEP_MS, last);
-        cut = r->state.at.n_ahead > 0 ? (int64_t)at * VA_STEP_MS : INT64_MAX;
+        uint64_t at = aw_find_cut(a, last - AW_CUT_RANGE_MS / VA_STEP_MS, last);
+        cut = a->at.n_ahead > 0 ? (int64_t)at * VA_STEP_MS : INT64_MAX;
     }
-    r->state.at.cut_ms = pause >= 0 && (cut == 0 || pause < cut) ? pause : cut;
+    a->at.cut_ms = pause >= 0 && (cut == 0 || pause < cut) ? pause : cut;
 }
 
 /* How many of the frames belong to the window. Speech that its text leaves out is decoded again, in
  * a window with the same end. */
-static size_t aw_window_frames(ru_run *r, size_t frames)
+static size_t aw_window_frames(ru_audio *a, const wnpu_params *params, size_t frames)
 {
-    int64_t base = ru_recording_ms(&r->state.at, 0), end = base + (int64_t)frames * 10;
-    if (r->state.at.cut_ms <= base) {
-        aw_set_cut(r);
+    int64_t base = ru_recording_ms(&a->at, 0), end = base + (int64_t)frames * 10;
+    if (a->at.cut_ms <= base) {
+        aw_set_cut(a, params);
     }
-    if (r->state.at.cut_ms > base && r->state.at.cut_ms < end) {
-        end = r->state.at.cut_ms;
+    if (a->at.cut_ms > base && a->at.cut_ms < end) {
+        end = a->at.cut_ms;
     }
     return (size_t)(end - base) / 10u;
 }
@@ -27000,23 +27000,23 @@ static int lg_append(ru_run *r, int64_t end_ms, int kind, int reason)
 static int lg_reason_of_voice(const ru_run *r, int64_t t0_ms, int64_t t1_ms, int whole, int reason)
 {
     return reason == WNPU_REASON_NO_SPEECH &&
-                   (whole || aw_speech_ms(&r->audio, &r->state, &r->store, t0_ms, t1_ms) >
-                    LG_TOLERANCE_MS)
-               ? WNPU_REASON_NO_TEXT : reason;
+                   (whole || aw_speech_ms(&r->audio, t0_ms, t1_ms) > LG_TOLERANCE_MS)
+               ? WNPU_REASON_NO_TEXT
+               : reason;
 }
 
 /* Extends the ledger to end_ms with audio that has no text: silence where there is no voice, and
  * elsewhere a span with the given reason. Undecided audio counts as voice. */
 static int lg_cover(ru_run *r, int64_t end_ms, int reason)
 {
-    int64_t known = aw_decided_ms(&r->audio, &r->state);
+    int64_t known = aw_decided_ms(&r->audio);
     int status = WNPU_OK;
-    size_t i = r->state.spans_passed;
+    size_t i = r->audio.at.spans_passed;
     while (status == WNPU_OK && r->state.ledger.covered_ms < end_ms) {
         int64_t at = r->state.ledger.covered_ms, end = end_ms;
         wnpu_speech_span span;
         int found, silent, why;
-        while ((found = aw_get_span(&r->audio, &r->store, i, &span)) != 0 && span.t1_ms <= at) {
+        while ((found = aw_get_span(&r->audio, i, &span)) != 0 && span.t1_ms <= at) {
             i++;
         }
         silent = r->params.vad && (found ? span.t0_ms > at : known > at);
@@ -27042,14 +27042,14 @@ static int lg_cover(ru_run *r, int64_t end_ms, int reason)
  * decode again, or -1 if that was tried already. Each return begins at least LG_GAP_MS after the
  * previous one, so a recording of n ms has at most n / LG_GAP_MS + 1 of them. Only a window with a
  * return may end where it began, so every run ends. */
-static int lg_find_gap(const ru_audio *a, const ru_state *s, const rs_store *store,
-                       const wnpu_params *params, int64_t end_ms, int64_t *begin)
+static int lg_find_gap(const ru_audio *a, const ru_ledger *ledger, const wnpu_params *params,
+                       int64_t end_ms, int64_t *begin)
 {
-    int64_t from = aw_next_speech_ms(a, s, store, s->ledger.covered_text_ms);
-    int64_t last = s->ledger.last_return_ms;
-    int tried = s->at.limit_ms >= 0 || (last >= 0 && from < last + LG_GAP_MS);
+    int64_t from = aw_next_speech_ms(a, ledger->covered_text_ms);
+    int64_t last = ledger->last_return_ms;
+    int tried = a->at.limit_ms >= 0 || (last >= 0 && from < last + LG_GAP_MS);
     *begin = -1;
-    if (!params->vad || aw_speech_ms(a, s, store, s->ledger.covered_text_ms, end_ms) < LG_GAP_MS) {
+    if (!params->vad || aw_speech_ms(a, ledger->covered_text_ms, end_ms) < LG_GAP_MS) {
         return 0;
     }
     if (!tried) {
@@ -27061,17 +27061,16 @@ static int lg_find_gap(const ru_audio *a, const ru_state *s, const rs_store *sto
 /* ---- which segments are admitted ---- */
 
 /* End of the audio that the window's text was decoded from. No segment ends later. */
-static int64_t lg_content_end_ms(const ru_place *at, const ru_work *w)
+static int64_t lg_content_end_ms(const ru_audio *a)
 {
-    int64_t end = ru_end_ms(at), content = ru_recording_ms(at, (int64_t)w->content * 10);
-    return w->content < aw_frames(at) && content < end ? content : end;
+    int64_t end = ru_end_ms(&a->at), content = ru_recording_ms(&a->at, (int64_t)a->content * 10);
+    return a->content < aw_frames(&a->at) && content < end ? content : end;
 }
 
 /* Whether a segment begins after the decoded audio, allowing for errors of timestamps. */
-static int lg_is_past_content(const ru_place *at, const ru_work *w, const wnpu_params *params,
-                              int64_t t0_ms)
+static int lg_is_past_content(const ru_audio *a, const wnpu_params *params, int64_t t0_ms)
 {
-    return params->vad && t0_ms >= lg_content_end_ms(at, w) + LG_TOLERANCE_MS;
+    return params->vad && t0_ms >= lg_content_end_ms(a) + LG_TOLERANCE_MS;
 }
 
 /* Whether a segment has symbols, but neither a letter nor a digit of any script. */
@@ -27110,17 +27109,16 @@ static int lg_is_last_resort(const rs_origin *o)
  * no-speech probability is low. Repetition whose sound does not recur is nothing if no
  * decoding was accepted. Both ends of a segment may be wrong by LG_TOLERANCE_MS, so silence
  * of that length at each says nothing: a command of half a second often gets a segment of two. */
-static int lg_is_unreliable(const ru_run *r, const rs_draft *d)
+static int lg_is_unreliable(const ru_audio *a, const wnpu_params *params, const en_engine *e,
+                            const rs_draft *d)
 {
-    const wnpu_params *p = &r->params;
-    float around = aw_speech_share(&r->audio, &r->state, &r->store,
-                                   ru_recording_ms(&r->state.at, 0),
-                                   lg_content_end_ms(&r->state.at, &r->work));
+    const wnpu_params *p = params;
+    float around = aw_speech_share(a, ru_recording_ms(&a->at, 0), lg_content_end_ms(a));
     float voice = d->voice > around ? d->voice : around;
     float excess = 2.0f * LG_TOLERANCE_MS / (float)(d->t1_ms - d->t0_ms + 1);
     float voiceless = voice + excess < 1.0f ? 1.0f - voice - excess : 0.0f;
     float doubt = d->origin.no_speech - d->origin.mean_logprob + 0.5f * voiceless;
-    return p->vad && (lg_has_no_letters(&r->engine, d) || lg_is_last_resort(&d->origin) ||
+    return p->vad && (lg_has_no_letters(e, d) || lg_is_last_resort(&d->origin) ||
                       (d->copied && !d->origin.accepted) ||
                       doubt > p->no_speech_threshold - p->logprob_threshold);
 }
@@ -27138,11 +27136,11 @@ static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms
     int64_t begin;
     int reason = WNPU_REASON_PAUSE, status;
     *refused = 0;
-    if (lg_find_gap(&r->audio, &r->state, &r->store, &r->params, d->t0_ms, &begin)) {
+    if (lg_find_gap(&r->audio, &r->state.ledger, &r->params, d->t0_ms, &begin)) {
         reason = WNPU_REASON_NO_TEXT;
         if (begin >= 0 && !lg_is_confirmed(&r->state.confirmed, from)) {
             r->work.gap_ms = begin; /* later segments wait for the gap, too */
-            aw_limit(&r->state.at, d->t0_ms);
+            aw_limit(&r->audio.at, d->t0_ms);
             r->work.n_final = from;
             *refused = 1;
             return WNPU_OK;
@@ -27150,7 +27148,7 @@ static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms
     }
     status = lg_cover(r, begins_ms < d->t0_ms ? begins_ms : d->t0_ms, reason);
     if (status == WNPU_OK && !lg_is_confirmed(&r->state.confirmed, from) &&
-        lg_is_unreliable(r, d)) {
+        lg_is_unreliable(&r->audio, &r->params, &r->engine, d)) {
         status = lg_cover(r, d->t1_ms, WNPU_REASON_NO_SPEECH);
         *refused = 1;
     }
@@ -27160,12 +27158,12 @@ static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms
 /* Ends a window after its segments: sets how many frames it has used and extends the ledger. */
 static int lg_finish_window(ru_run *r, int silent, size_t *used)
 {
-    int64_t base = ru_recording_ms(&r->state.at, 0), begin;
-    int64_t end = ru_recording_ms(&r->state.at, (int64_t)*used * 10);
+    int64_t base = ru_recording_ms(&r->audio.at, 0), begin;
+    int64_t end = ru_recording_ms(&r->audio.at, (int64_t)*used * 10);
     int reason = silent ? WNPU_REASON_NO_SPEECH : WNPU_REASON_PAUSE;
-    int limited = r->state.at.limit_ms >= 0 && r->work.gap_ms < 0;
+    int limited = r->audio.at.limit_ms >= 0 && r->work.gap_ms < 0;
     if (!silent && r->work.gap_ms < 0 &&
-        lg_find_gap(&r->audio, &r->state, &r->store, &r->params, end, &begin)) {
+        lg_find_gap(&r->audio, &r->state.ledger, &r->params, end, &begin)) {
         reason = WNPU_REASON_NO_TEXT;
         if (begin >= base + LG_GAP_MS) {
             r->work.gap_ms = begin;
@@ -27173,14 +27171,14 @@ static int lg_finish_window(ru_run *r, int silent, size_t *used)
     }
     if (r->work.gap_ms >= 0) {
         *used = (size_t)(r->work.gap_ms - base) / 10u;
-        end = ru_recording_ms(&r->state.at, (int64_t)*used * 10);
+        end = ru_recording_ms(&r->audio.at, (int64_t)*used * 10);
         reason = WNPU_REASON_PAUSE;
         r->state.ledger.last_return_ms = r->work.gap_ms;
         r->work.gap_ms = -1;
         r->now.stats.returns++;
     }
     if (limited) {
-        aw_limit(&r->state.at, -1);
+        aw_limit(&r->audio.at, -1);
     }
     return lg_cover(r, end, reason);
 }
@@ -27189,11 +27187,10 @@ static int lg_finish_window(ru_run *r, int silent, size_t *used)
 
 /* Beginning of the window's first segment, from t0_ms to t1_ms by timestamps. The first timestamp
  * is limited to max_initial_timestamp_ms, so silence before the first words is removed here. */
-static int64_t lg_first_begin_ms(const ru_audio *a, const ru_state *s, const rs_store *store,
-                                 const wnpu_params *params, int64_t t0_ms, int64_t t1_ms)
+static int64_t lg_first_begin_ms(const ru_audio *a, const wnpu_params *params, int64_t t0_ms,
+                                 int64_t t1_ms)
 {
-    int64_t speech = params->vad ? aw_next_speech_ms(a, s, store, ru_recording_ms(&s->at, 0))
-                                 : t0_ms;
+    int64_t speech = params->vad ? aw_next_speech_ms(a, ru_recording_ms(&a->at, 0)) : t0_ms;
     return speech > t0_ms && speech < t1_ms ? speech : t0_ms;
 }
 
@@ -27208,7 +27205,7 @@ static void lg_take_turn(ru_run *r, size_t word, int64_t t0_ms, int64_t t1_ms)
 {
     vc_voices *v = &r->voices;
     size_t n, least = VC_LEAST_MS * (ML_RATE / 1000u);
-    const float *samples = aw_samples_of(&r->audio, &r->state.at, t0_ms, t1_ms, &n);
+    const float *samples = aw_samples_of(&r->audio, t0_ms, t1_ms, &n);
     int has_vector = 0;
     if (t1_ms - t0_ms < VC_LEAST_MS) {
         return; /* unknown, like whatever is no turn */
@@ -27265,7 +27262,7 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
                           int64_t next_ms)
 {
     const se_hypothesis *h = r->text.hypothesis;
-    int64_t end = lg_content_end_ms(&r->state.at, &r->work);
+    int64_t end = lg_content_end_ms(&r->audio);
     rs_draft d;
     sy_style style;
     int stored = 0, status, refused, added;
@@ -27282,14 +27279,14 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
     style.drop_fillers = r->params.drop_fillers;
     style.language = r->now.language.id;
     d.window = (int32_t)r->state.window;
-    d.window_ms = ru_recording_ms(&r->state.at, 0);
+    d.window_ms = ru_recording_ms(&r->audio.at, 0);
     d.speaker = r->params.speaker;
     d.origin = r->work.origin;
     d.origin.device = r->work.device;
     d.words = NULL;
     d.n_words = 0;
     if (from == 0) {
-        begin = lg_first_begin_ms(&r->audio, &r->state, &r->store, &r->params, begin, stop);
+        begin = lg_first_begin_ms(&r->audio, &r->params, begin, stop);
     }
     d.word_text = r->text.aligner.text;
     d.at_ms = r->text.aligner.at_ms;
@@ -27298,10 +27295,10 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
                              &d.n_words);
     }
     if (!lg_is_confirmed(&r->state.confirmed, from) &&
-        (r->work.gap_ms >= 0 || lg_is_past_content(&r->state.at, &r->work, &r->params, t0_ms))) {
+        (r->work.gap_ms >= 0 || lg_is_past_content(&r->audio, &r->params, t0_ms))) {
         return WNPU_OK;
     }
-    d.voice = aw_speech_share(&r->audio, &r->state, &r->store, d.t0_ms, d.t1_ms);
+    d.voice = aw_speech_share(&r->audio, d.t0_ms, d.t1_ms);
     d.copied = h->copied > 0 && to >= h->copied;
     status = lg_admit(r, from, &d, begin, &refused);
     if (status != WNPU_OK || refused) {
@@ -27309,7 +27306,7 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
     }
     d.t0_ms = begin;
     d.t1_ms = stop > begin ? stop : begin;
-    d.level = lg_decibels(aw_power(&r->audio, &r->state.at, d.t0_ms, d.t1_ms));
+    d.level = lg_decibels(aw_power(&r->audio, d.t0_ms, d.t1_ms));
     status = rs_list_reserve(&r->store, &r->store.ledger);
     status = status == WNPU_OK ? rs_add(&r->store, &r->engine.model->vocab, &d, &stored) : status;
     added = stored;
@@ -27367,7 +27364,7 @@ static int lg_add_segments(ru_run *r, size_t frames, size_t *used, size_t *taken
 {
     const se_hypothesis *h = r->text.hypothesis;
     int32_t t0 = r->engine.model->vocab.timestamp0;
-    int64_t base = ru_recording_ms(&r->state.at, 0), begin, length = (int64_t)frames * 10, next;
+    int64_t base = ru_recording_ms(&r->audio.at, 0), begin, length = (int64_t)frames * 10, next;
     size_t i, last = 0, pairs = 0;
     int status = WNPU_OK, single_end = lg_single_end(h, t0);
     *used = lg_used_frames(h, t0, frames);
@@ -27403,37 +27400,38 @@ static int lg_add_segments(ru_run *r, size_t frames, size_t *used, size_t *taken
 /* ---- silence, and the end of a run ---- */
 
 /* Frames without speech at the beginning of the window, if they are enough to be skipped. */
-static size_t lg_leading_silence(const ru_audio *a, const ru_state *s, const rs_store *store)
+static size_t lg_leading_silence(const ru_audio *a, const ru_confirmed *confirmed)
 {
-    int64_t base = ru_recording_ms(&s->at, 0), silent = aw_next_speech_ms(a, s, store, base) - base;
-    return silent >= LG_LEADING_SILENCE_MS && s->confirmed.n == 0 ? (size_t)silent / 10u : 0;
+    int64_t base = ru_recording_ms(&a->at, 0), silent = aw_next_speech_ms(a, base) - base;
+    return silent >= LG_LEADING_SILENCE_MS && confirmed->n == 0 ? (size_t)silent / 10u : 0;
 }
 
 /* Returns how many frames without speech to skip at the beginning of the window. If 0, sets how
  * many frames to decode: up to the end of speech if silence follows it. */
-static size_t lg_skip_silence(ru_run *r, size_t frames)
+static size_t lg_skip_silence(ru_audio *a, const ru_confirmed *confirmed, const wnpu_params *params,
+                              size_t frames)
 {
-    int64_t base = ru_recording_ms(&r->state.at, 0), end, begin, last, known;
-    r->work.content = frames;
-    if (!r->params.vad) {
+    int64_t base = ru_recording_ms(&a->at, 0), end, begin, last, known;
+    a->content = frames;
+    if (!params->vad) {
         return 0;
     }
-    frames = r->work.content = aw_window_frames(r, frames);
-    end = ru_recording_ms(&r->state.at, (int64_t)frames * 10);
-    begin = aw_next_speech_ms(&r->audio, &r->state, &r->store, base);
-    if (begin >= end && r->state.confirmed.n == 0) {
+    frames = a->content = aw_window_frames(a, params, frames);
+    end = ru_recording_ms(&a->at, (int64_t)frames * 10);
+    begin = aw_next_speech_ms(a, base);
+    if (begin >= end && confirmed->n == 0) {
         return frames;
     }
-    if (lg_leading_silence(&r->audio, &r->state, &r->store) > 0) {
-        return lg_leading_silence(&r->audio, &r->state, &r->store);
+    if (lg_leading_silence(a, confirmed) > 0) {
+        return lg_leading_silence(a, confirmed);
     }
-    last = aw_last_speech_ms(&r->audio, &r->state, &r->store, end);
-    known = aw_decided_ms(&r->audio, &r->state) < end ? aw_decided_ms(&r->audio, &r->state) : end;
-    if (r->state.at.limit_ms >= 0 && r->state.at.limit_ms < last) {
-        last = r->state.at.limit_ms;
+    last = aw_last_speech_ms(a, end);
+    known = aw_decided_ms(a) < end ? aw_decided_ms(a) : end;
+    if (a->at.limit_ms >= 0 && a->at.limit_ms < last) {
+        last = a->at.limit_ms;
     }
-    if (last > base && (known - last >= LG_TRAILING_SILENCE_MS || last == r->state.at.limit_ms)) {
-        r->work.content = (size_t)(last - base + 9) / 10u;
+    if (last > base && (known - last >= LG_TRAILING_SILENCE_MS || last == a->at.limit_ms)) {
+        a->content = (size_t)(last - base + 9) / 10u;
     }
     return 0;
 }
@@ -27492,10 +27490,11 @@ static int lg_set_incomplete(const wnpu_stats *stats, wnpu_error *error)
 }
 
 /* The last span of the ledger: audio that was read but not covered, with a reason. */
-static void lg_set_rest(const ru_state *s, wnpu_stats *stats, rs_store *store, int reason)
+static void lg_set_rest(const ru_place *at, const ru_ledger *ledger, wnpu_stats *stats,
+                        rs_store *store, int reason)
 {
-    stats->audio_ms = lg_read_ms(&s->at);
-    store->rest.t0_ms = s->ledger.covered_ms;
+    stats->audio_ms = lg_read_ms(at);
+    store->rest.t0_ms = ledger->covered_ms;
     store->rest.t1_ms = stats->audio_ms;
     store->rest.kind = WNPU_LEDGER_UNRESOLVED;
     store->rest.reason = reason;
@@ -27508,12 +27507,12 @@ static void lg_set_rest(const ru_state *s, wnpu_stats *stats, rs_store *store, i
 static int lg_finish(ru_run *r, int status)
 {
     if (status == WNPU_OK) {
-        status = lg_cover(r, ru_end_ms(&r->state.at), WNPU_REASON_PAUSE);
+        status = lg_cover(r, ru_end_ms(&r->audio.at), WNPU_REASON_PAUSE);
     }
     if (status == WNPU_OK && r->params.vad && r->store.count == 0) {
         rs_unresolve_voice(&r->store);
     }
-    lg_set_rest(&r->state, &r->now.stats, &r->store,
+    lg_set_rest(&r->audio.at, &r->state.ledger, &r->now.stats, &r->store,
                 status == WNPU_E_CANCELLED ? WNPU_REASON_CANCELLED
                 : status == WNPU_E_FULL ? WNPU_REASON_FULL
                 : status == WNPU_E_IO || status == WNPU_E_AUDIO ? WNPU_REASON_INPUT
@@ -27596,7 +27595,7 @@ static void wd_make_prompt(ru_run *r, int context, se_prompt *p)
     if (!r->params.timestamps) {
         r->context.prompt[n++] = v->no_timestamps;
     }
-    p->n_given = confirmed > 0 ? confirmed : r->state.at.frame == 0 ? r->work.n_prefix : 0;
+    p->n_given = confirmed > 0 ? confirmed : r->audio.at.frame == 0 ? r->work.n_prefix : 0;
     memcpy(r->context.prompt + n, confirmed > 0 ? r->state.confirmed.tokens : r->context.prefix,
            p->n_given * sizeof(int32_t));
     p->tokens = r->context.prompt;
@@ -27642,7 +27641,7 @@ static void wd_encode(ru_run *r)
         r->audio.ahead.n = 0; /* its caches are overwritten */
     }
     se_invalidate(&r->text.search);
-    wd_encode_samples(r, r->audio.samples, r->work.content);
+    wd_encode_samples(r, r->audio.samples, r->audio.content);
     r->now.stats.windows++;
 }
 
@@ -27666,12 +27665,10 @@ static int32_t wd_best_language(const ru_work *w, const en_engine *e, const floa
 }
 
 /* Seconds of speech in the window; without the detector, seconds of audio. */
-static float wd_speech_s(const ru_run *r)
+static float wd_speech_s(const ru_audio *a, const wnpu_params *params)
 {
-    int64_t ms = r->params.vad ? aw_speech_ms(&r->audio, &r->state, &r->store,
-                                              ru_recording_ms(&r->state.at, 0),
-                                              lg_content_end_ms(&r->state.at, &r->work))
-                               : (int64_t)r->work.content * 10;
+    int64_t ms = params->vad ? aw_speech_ms(a, ru_recording_ms(&a->at, 0), lg_content_end_ms(a))
+                             : (int64_t)a->content * 10;
     return (float)ms / 1000.0f;
 }
 
@@ -27688,7 +27685,7 @@ static int wd_add_detection(ru_run *r, float *probability /* [RU_LANGUAGES] */)
         return 0;
     }
     r->now.stats.prompt_tokens++;
-    weight = no_speech < 1.0f ? (1.0f - no_speech) * wd_speech_s(r) : 0.0f;
+    weight = no_speech < 1.0f ? (1.0f - no_speech) * wd_speech_s(&r->audio, &r->params) : 0.0f;
     weight = weight > 1e-6f ? weight : 1e-6f; /* so that a recording of silence has a result, too */
     for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
         r->now.language.sums[i] += weight * probability[i];
@@ -27777,12 +27774,11 @@ static void wd_update_language(ru_run *r)
 }
 
 /* Index of the current window in the lookahead, or lookahead.n. */
-static size_t wd_lookahead_index(const ru_audio *a, const ru_place *at, const ru_work *w)
+static size_t wd_lookahead_index(const ru_audio *a)
 {
     const ru_lookahead *f = &a->ahead;
     size_t i;
-    for (i = 0; i < f->n && (f->frame[i] != at->frame ||
-                             f->content[i] != w->content); i++) {
+    for (i = 0; i < f->n && (f->frame[i] != a->at.frame || f->content[i] != a->content); i++) {
     }
     return i;
 }
@@ -27835,14 +27831,15 @@ static int wd_sound_recurs(ru_run *r, const se_parts *parts, size_t n, size_t wi
 {
     const ru_lookahead *f = &r->audio.ahead;
     al_aligner *a = &r->text.aligner;
-    const float *span = window == SE_ALONE ? r->text.span
-                            : r->audio.samples + (f->frame[window] - r->state.at.frame) * ML_HOP;
+    const float *span = window == SE_ALONE
+                            ? r->text.span
+                            : r->audio.samples + (f->frame[window] - r->audio.at.frame) * ML_HOP;
     uint32_t begin[SE_MAX_TOKENS + 1];
     size_t k;
     for (k = 0; k < n; k++) {
         begin[k] = a->path[parts->begin[k]];
     }
-    en_log_mel(&r->engine, span, window == SE_ALONE ? r->work.content : f->content[window]);
+    en_log_mel(&r->engine, span, window == SE_ALONE ? r->audio.content : f->content[window]);
     return al_sound_recurs(a, begin, n);
 }
 
@@ -27854,8 +27851,8 @@ static size_t wd_judge(void *user, const int32_t *tokens, se_parts *parts, size_
     const ru_lookahead *f = &r->audio.ahead;
     al_aligner *a = &r->text.aligner;
     const tk_vocab *v = &r->engine.model->vocab;
-    size_t frames = window == SE_ALONE ? r->work.content : f->content[window], start, n, k;
-    uint64_t first = window == SE_ALONE ? r->state.at.frame : f->frame[window];
+    size_t frames = window == SE_ALONE ? r->audio.content : f->content[window], start, n, k;
+    uint64_t first = window == SE_ALONE ? r->audio.at.frame : f->frame[window];
     uint64_t base = first / LG_FRAMES_PER_STEP;
     n = parts->begin[parts->n];
     start = tk_start_tokens(v, r->now.language.id, r->params.task, a->tokens);
@@ -28008,7 +28005,7 @@ static void wd_tell(ru_run *r, const char *text, size_t length, int complete)
     memset(&event, 0, sizeof event);
     event.struct_size = (uint32_t)sizeof event;
     event.window = (int32_t)r->state.window;
-    event.window_ms = ru_recording_ms(&r->state.at, 0);
+    event.window_ms = ru_recording_ms(&r->audio.at, 0);
     event.restart = r->pieces.restart;
     event.complete = complete;
     event.text = text;
@@ -28137,7 +28134,7 @@ static const se_hypothesis *wd_search(ru_run *r, const se_prompt *p, const se_op
 {
     se_search *s = &r->text.search;
     const se_hypothesis *h;
-    size_t i = wd_lookahead_index(&r->audio, &r->state.at, &r->work);
+    size_t i = wd_lookahead_index(&r->audio);
     if (i == r->audio.ahead.n || !se_is_greedy(s, p, o)) {
         s->listener.function = r->params.on_token != NULL ? wd_listen : NULL;
         s->listener.user = r;
@@ -28216,12 +28213,12 @@ static int wd_ends_twice(const tk_vocab *v, const se_hypothesis *h)
 
 /* Whether a text that passes the gates may be wrong because not all positions were encoded: then
  * the sentence is said again, or the text does not end with the content. */
-static int wd_is_doubtful(const ru_work *w, const en_engine *e, const wnpu_params *params,
+static int wd_is_doubtful(const ru_audio *a, const en_engine *e, const wnpu_params *params,
                           const se_hypothesis *h)
 {
     const tk_vocab *v = &e->model->vocab;
     int32_t late = wd_last_timestamp(h, h->n, v->timestamp0) - v->timestamp0 -
-                   (int32_t)w->content / 2;
+                   (int32_t)a->content / 2;
     return wd_ends_twice(v, h) ||
            (params->timestamps && (late > WD_SHORT_STEPS || late < -WD_SHORT_STEPS));
 }
@@ -28235,7 +28232,7 @@ static int wd_attempt_short(ru_run *r, int context)
     wd_attempt(r, r->params.temperature, context, 0, &passes);
     r->work.origin.accepted = passes;
     if (ru_cancelled(r->cancel) ||
-        (passes && !wd_is_doubtful(&r->work, &r->engine, &r->params, r->text.hypothesis))) {
+        (passes && !wd_is_doubtful(&r->audio, &r->engine, &r->params, r->text.hypothesis))) {
         return 1;
     }
     since = os_now_ms();
@@ -28324,11 +28321,11 @@ static int wd_is_reliable(const ru_run *r, const se_hypothesis *h, const rs_orig
     memset(&d, 0, sizeof d);
     d.tokens = h->tokens;
     d.n = h->n;
-    d.t0_ms = ru_recording_ms(&r->state.at, 0);
+    d.t0_ms = ru_recording_ms(&r->audio.at, 0);
     d.t1_ms = end_ms;
-    d.voice = aw_speech_share(&r->audio, &r->state, &r->store, d.t0_ms, d.t1_ms);
+    d.voice = aw_speech_share(&r->audio, d.t0_ms, d.t1_ms);
     d.origin = *o;
-    return !lg_is_unreliable(r, &d);
+    return !lg_is_unreliable(&r->audio, &r->params, &r->engine, &d);
 }
 
 /* Gives the confirmed tokens of a hypothesis the probabilities that they had. */
@@ -28354,8 +28351,7 @@ static void wd_keep_confirmed(ru_run *r)
     }
     h->loop = h->loop > 0 && h->loop < n ? n : h->loop;
     if (h->n > n && (wd_is_silence(&r->work, &r->params) ||
-                     !wd_is_reliable(r, h, &r->work.origin,
-                                     lg_content_end_ms(&r->state.at, &r->work)))) {
+                     !wd_is_reliable(r, h, &r->work.origin, lg_content_end_ms(&r->audio)))) {
         h->n = n;
         h->loop = 0;
     }
@@ -28447,7 +28443,8 @@ static int wd_guess_language(ru_run *r)
         probability[best] - probability[r->now.language.id] >= r->params.language_margin)) {
         r->now.language.id = best;
     }
-    return probability[best] >= WD_LANGUAGE_SURE || wd_speech_s(r) >= WD_LANGUAGE_MIN_S;
+    return probability[best] >= WD_LANGUAGE_SURE ||
+           wd_speech_s(&r->audio, &r->params) >= WD_LANGUAGE_MIN_S;
 }
 
 /* Prepares a greedy search in an open window, whose text may still be cut at a loop. */
@@ -28494,7 +28491,7 @@ static int wd_lacks_text(const ru_run *r, const se_hypothesis *h, int64_t end_ms
     const al_word *last = wd_last_confirmed(&r->text.aligner, c->n);
     int64_t from_ms = last != NULL && last->t1_ms > c->until_ms ? last->t1_ms : c->until_ms;
     return last != NULL && !wd_has_text(r, h->tokens, c->n, h->n) &&
-           aw_speech_ms(&r->audio, &r->state, &r->store, from_ms, end_ms) >= WD_NO_TEXT_MS;
+           aw_speech_ms(&r->audio, from_ms, end_ms) >= WD_NO_TEXT_MS;
 }
 
 /* Decodes the encoded window up to end_ms greedily behind the confirmed words, and confirms those
@@ -28529,7 +28526,7 @@ static unsigned wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
         return 0;
     }
     al_window(&r->text.aligner, r->now.language.id, r->params.task, h->tokens, h->probability, h->n,
-              r->audio.samples + ML_MARGIN, r->work.content, ru_recording_ms(&r->state.at, 0));
+              r->audio.samples + ML_MARGIN, r->audio.content, ru_recording_ms(&r->audio.at, 0));
     se_invalidate(&r->text.search);
     if (ru_cancelled(r->cancel)) {
         return 0;
@@ -28549,12 +28546,12 @@ static unsigned wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
 static size_t wd_find_scroll(const ru_run *r, int no_text, size_t *n)
 {
     const al_aligner *a = &r->text.aligner;
-    int64_t base = ru_recording_ms(&r->state.at, 0), at = 0;
-    int64_t least = (int64_t)r->work.content * 10 / 4;
+    int64_t base = ru_recording_ms(&r->audio.at, 0), at = 0;
+    int64_t least = (int64_t)r->audio.content * 10 / 4;
     const al_word *last = wd_last_confirmed(a, r->state.confirmed.n);
     size_t i, end_word = last != NULL ? (size_t)(last - a->words) + 1 : 0;
     int sentence = 0;
-    if (!no_text && r->work.content < WD_LATE_FRAMES) {
+    if (!no_text && r->audio.content < WD_LATE_FRAMES) {
         end_word -= end_word < WD_KEPT_WORDS ? end_word : WD_KEPT_WORDS;
     }
     for (i = 0; i < end_word; i++) {
@@ -28574,7 +28571,7 @@ static size_t wd_find_scroll(const ru_run *r, int no_text, size_t *n)
     }
     at = at / LG_STEP_MS * LG_STEP_MS;
     at = no_text && at < 1000 ? 1000 : at;
-    return at >= 1000 && at < (int64_t)r->work.content * 10 ? (size_t)at / 10u : 0;
+    return at >= 1000 && at < (int64_t)r->audio.content * 10 ? (size_t)at / 10u : 0;
 }
 
 /* Takes the tokens before index n from what has been confirmed and said; the window moves on by
@@ -28613,7 +28610,7 @@ static int wd_scroll(ru_run *r, int no_text, size_t *used)
     h->n = n;
     h->loop = 0;
     wd_set_confirmed(&r->state.confirmed, h, &r->work.origin);
-    r->work.content = frames;
+    r->audio.content = frames;
     wd_begin_text(r, 0);
     if (r->params.on_token != NULL) {
         wd_report(r, h, 1);
@@ -28648,7 +28645,7 @@ static void wd_align(ru_run *r, size_t frames)
     const se_hypothesis *h = r->text.hypothesis;
     if (r->params.words) {
         al_window(&r->text.aligner, r->now.language.id, r->params.task, h->tokens, h->probability,
-                  h->n, r->audio.samples + ML_MARGIN, frames, ru_recording_ms(&r->state.at, 0));
+                  h->n, r->audio.samples + ML_MARGIN, frames, ru_recording_ms(&r->audio.at, 0));
     }
 }
 
@@ -28660,11 +28657,9 @@ static int wd_is_finished(const ru_run *r, size_t used, size_t taken)
     while (taken < h->n && h->tokens[taken] >= r->engine.model->vocab.timestamp0) {
         taken++;
     }
-    return aw_ends_in_pause(&r->audio, &r->state.at, &r->work, &r->params) && r->work.gap_ms < 0 &&
-           taken == h->n &&
-           aw_speech_ms(&r->audio, &r->state, &r->store,
-                        ru_recording_ms(&r->state.at, (int64_t)used * 10),
-                        lg_content_end_ms(&r->state.at, &r->work)) < WD_MIN_REST_MS;
+    return aw_ends_in_pause(&r->audio, &r->params) && r->work.gap_ms < 0 && taken == h->n &&
+           aw_speech_ms(&r->audio, ru_recording_ms(&r->audio.at, (int64_t)used * 10),
+                        lg_content_end_ms(&r->audio)) < WD_MIN_REST_MS;
 }
 
 /* Decodes the window, stores its segments, and sets how many frames it has used. */
@@ -28782,21 +28777,21 @@ static void wi_progress_in_window(void *user, float share)
         return;
     }
     if (r->audio.current == NULL) {
-        done_ms = ru_recording_ms(&r->state.at, (int64_t)(share * (float)r->work.content * 10.0f));
+        done_ms = ru_recording_ms(&r->audio.at, (int64_t)(share * (float)r->audio.content * 10.0f));
     }
-    here = aw_get_position(&r->state.at, &r->work, &r->decoder);
+    here = aw_get_position(&r->audio, &r->work, &r->decoder);
     ahead = r->audio.ahead.active;
     if (r->audio.current != NULL) {
-        aw_set_position(&r->state.at, &r->work, &r->decoder, r->audio.current);
+        aw_set_position(&r->audio, &r->work, &r->decoder, r->audio.current);
     }
     if (ahead) {
-        aw_swap_detectors(&r->audio, &r->state);
+        aw_swap_detectors(&r->audio);
     }
     r->work.stop_requested |= wi_report_progress(&r->audio, &r->work, &r->params, done_ms) != 0;
     if (ahead) {
-        aw_swap_detectors(&r->audio, &r->state);
+        aw_swap_detectors(&r->audio);
     }
-    aw_set_position(&r->state.at, &r->work, &r->decoder, &here);
+    aw_set_position(&r->audio, &r->work, &r->decoder, &here);
     if (r->work.stop_requested && !r->work.resumed) {
         __atomic_store_n(r->cancel, 1, __ATOMIC_RELAXED);
     }
@@ -28811,18 +28806,18 @@ static int wi_detect_in_windows(ru_run *r)
     const uint64_t end = (uint64_t)r->params.language_windows * ML_FRAMES;
     float probability[RU_LANGUAGES];
     size_t frames;
-    int status = aw_decide(r, &frames);
-    while (status == WNPU_OK && r->state.at.frame < end && frames > 0) {
-        size_t used = lg_skip_silence(r, frames);
+    int status = aw_decide(r, NULL, &frames);
+    while (status == WNPU_OK && r->audio.at.frame < end && frames > 0) {
+        size_t used = lg_skip_silence(&r->audio, &r->state.confirmed, &r->params, frames);
         if (used == 0) {
-            used = r->work.content;
+            used = r->audio.content;
             wd_encode(r);
             if (ru_cancelled(r->cancel) || !wd_add_detection(r, probability)) {
                 return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
             }
         }
-        status = aw_advance(r, used);
-        status = status == WNPU_OK ? aw_decide(r, &frames) : status;
+        status = aw_advance(&r->audio, r->cancel, &r->error, used);
+        status = status == WNPU_OK ? aw_decide(r, NULL, &frames) : status;
     }
     if (status == WNPU_OK && r->now.language.weight > 0.0f) {
         wd_decide_language(&r->now.language, &r->work, &r->engine);
@@ -28833,54 +28828,54 @@ static int wi_detect_in_windows(ru_run *r)
 /* The earliest timestamp that may end the window: less than LG_GAP_MS of speech follows it. Used
  * where windows end in pauses, so that the model, which tends to stop early, leaves no speech to
  * the next window. */
-static int32_t wi_least_end(const ru_run *r)
+static int32_t wi_least_end(const ru_audio *a, const wnpu_params *params, const en_engine *e)
 {
-    int32_t t0 = r->engine.model->vocab.timestamp0;
-    uint64_t base = (uint64_t)ru_recording_ms(&r->state.at, 0) / VA_STEP_MS;
-    uint64_t at = base + r->work.content / 2;
+    int32_t t0 = e->model->vocab.timestamp0;
+    uint64_t base = (uint64_t)ru_recording_ms(&a->at, 0) / VA_STEP_MS;
+    uint64_t at = base + a->content / 2;
     uint64_t speech = 0;
     while (at > base && speech < LG_GAP_MS / VA_STEP_MS) {
         at--;
-        speech += va_speech_steps(&r->audio.voice, at, at + 1);
+        speech += va_speech_steps(&a->voice, at, at + 1);
     }
-    return aw_cuts_windows(&r->audio, &r->params) ? t0 + (int32_t)(at - base) : t0;
+    return aw_cuts_windows(a, params) ? t0 + (int32_t)(at - base) : t0;
 }
 
 /* Appends the window that was just encoded. */
 static void wi_add_lookahead(ru_run *r)
 {
     ru_lookahead *f = &r->audio.ahead;
-    f->frame[f->n] = r->state.at.frame;
-    f->content[f->n] = r->work.content;
+    f->frame[f->n] = r->audio.at.frame;
+    f->content[f->n] = r->audio.content;
     f->window[f->n] = r->decoder.window;
-    f->least_end[f->n] = wi_least_end(r);
+    f->least_end[f->n] = wi_least_end(&r->audio, &r->params, &r->engine);
     f->device[f->n++] = r->work.device;
 }
 
 /* Appends the current window, and encodes those that follow it if its text leaves no gap. */
 static void wi_encode_ahead(ru_run *r)
 {
-    const ru_position current = aw_get_position(&r->state.at, &r->work, &r->decoder);
-    size_t used = r->work.content, have = aw_have(&r->audio, &r->state.at), at = 0, frames;
+    const ru_position current = aw_get_position(&r->audio, &r->work, &r->decoder);
+    size_t used = r->audio.content, have = aw_have(&r->audio), at = 0, frames;
     r->audio.ahead.n = 0;
     wi_add_lookahead(r);
-    aw_begin_ahead(&r->audio, &r->state, &current);
+    aw_begin_ahead(&r->audio, &current);
     while (r->audio.ahead.n < r->audio.batch && !ru_cancelled(r->cancel)) {
         at += used * ML_HOP;
-        aw_skip(&r->state.at, used);
-        aw_set_samples(&r->state.at, at + ML_MARGIN < have ? have - at : ML_MARGIN);
-        if (aw_decide(r, &frames) != WNPU_OK || frames == 0) {
+        aw_skip(&r->audio.at, used);
+        aw_set_samples(&r->audio.at, at + ML_MARGIN < have ? have - at : ML_MARGIN);
+        if (aw_decide(r, NULL, &frames) != WNPU_OK || frames == 0) {
             break;
         }
-        used = lg_skip_silence(r, frames);
+        used = lg_skip_silence(&r->audio, &r->state.confirmed, &r->params, frames);
         if (used == 0) {
-            used = r->work.content;
+            used = r->audio.content;
             r->decoder.window = (current.window + r->audio.ahead.n) % r->audio.batch;
-            wd_encode_samples(r, r->audio.samples + at, r->work.content);
+            wd_encode_samples(r, r->audio.samples + at, r->audio.content);
             wi_add_lookahead(r);
         }
     }
-    aw_return(&r->audio, &r->state.at, &r->work, &r->decoder);
+    aw_return(&r->audio, &r->work, &r->decoder);
 }
 
 /* Decodes the current window and the next ones together, if that is possible and none of the
@@ -28892,7 +28887,7 @@ static void wi_decode_ahead(ru_run *r)
     se_options options;
     size_t i;
     for (i = 0; i < f->n; i++) {
-        if (f->frame[i] > r->state.at.frame) {
+        if (f->frame[i] > r->audio.at.frame) {
             return;
         }
     }
@@ -28912,7 +28907,7 @@ static void wi_decode_ahead(ru_run *r)
                        f->hypothesis, f->steps);
         r->now.stats.decoder_ms += ru_elapsed_ms(&since);
     }
-    aw_end_ahead(&r->audio, &r->state);
+    aw_end_ahead(&r->audio);
     if (ru_cancelled(r->cancel) || f->n < 2) {
         f->n = 0;
     }
@@ -28921,7 +28916,7 @@ static void wi_decode_ahead(ru_run *r)
 /* Encodes the window, detects its language and decodes ahead, or selects its lookahead caches. */
 static void wi_prepare(ru_run *r)
 {
-    size_t i = wd_lookahead_index(&r->audio, &r->state.at, &r->work);
+    size_t i = wd_lookahead_index(&r->audio);
     double since;
     if (i < r->audio.ahead.n) {
         se_invalidate(&r->text.search);
@@ -28930,11 +28925,11 @@ static void wi_prepare(ru_run *r)
         r->work.device = r->audio.ahead.device[i];
         r->now.stats.windows++;
         r->engine.positions = wd_positions(&r->audio, &r->now.language, &r->engine, &r->params,
-                                           r->work.content);
+                                           r->audio.content);
         return;
     }
     r->engine.positions = wd_positions(&r->audio, &r->now.language, &r->engine, &r->params,
-                                       r->work.content);
+                                       r->audio.content);
     wd_encode(r);
     since = os_now_ms();
     if (!ru_cancelled(r->cancel)) {
@@ -28952,9 +28947,9 @@ static int wi_run_window(ru_run *r, size_t *used)
     double since;
     int status;
     wi_prepare(r);
-    r->text.search.least_end = wi_least_end(r);
+    r->text.search.least_end = wi_least_end(&r->audio, &r->params, &r->engine);
     since = os_now_ms();
-    status = ru_cancelled(r->cancel) ? WNPU_OK : wd_decode(r, r->work.content, used);
+    status = ru_cancelled(r->cancel) ? WNPU_OK : wd_decode(r, r->audio.content, used);
     r->engine.positions = r->engine.model->n_audio_ctx;
     r->now.stats.decoder_ms += ru_elapsed_ms(&since);
     if (!r->work.resumable) { /* completed */
@@ -28966,10 +28961,10 @@ static int wi_run_window(ru_run *r, size_t *used)
 
 /* Whether words are not confirmed at this point, because so much more audio has been read that they
  * can be at the next one. */
-static int wi_skips_point(const ru_state *s, const ru_work *w, const wnpu_params *params,
-                          int64_t at)
+static int wi_skips_point(const ru_state *s, const ru_work *w, const ru_place *at,
+                          const wnpu_params *params, int64_t ms)
 {
-    return w->live && s->live.skip_late && ru_end_ms(&s->at) >= at + params->commit_step_ms;
+    return w->live && s->live.skip_late && ru_end_ms(at) >= ms + params->commit_step_ms;
 }
 
 /* ---- confirming, checkpoints and the loop ---- */
@@ -28979,22 +28974,23 @@ static int wi_skips_point(const ru_state *s, const ru_work *w, const wnpu_params
  * unchanged if the run is cancelled. */
 static int wi_confirm(ru_run *r, size_t *used)
 {
-    int64_t at = aw_next_point_ms(&r->audio, &r->state, &r->store, &r->params);
+    int64_t at = aw_next_point_ms(&r->audio, &r->state.confirmed, &r->params);
     int64_t from = at - r->params.commit_step_ms - r->params.hold_ms;
     int32_t language = r->now.language.id;
     ru_confirmed next = r->state.confirmed;
     unsigned found = 0;
-    int is_long, no_text, spoken, skip = wi_skips_point(&r->state, &r->work, &r->params, at);
+    int is_long, no_text, spoken,
+        skip = wi_skips_point(&r->state, &r->work, &r->audio.at, &r->params, at);
     *used = 0;
     next.point_ms = at;
-    r->work.content = (size_t)(at - ru_recording_ms(&r->state.at, 0)) / 10u;
+    r->audio.content = (size_t)(at - ru_recording_ms(&r->audio.at, 0)) / 10u;
     from -= wd_waits(r) ? WD_DOUBT_MS : 0;
     spoken = aw_speech_steps_in(&r->audio, from, at, 0, UINT64_MAX) > 0;
     if (spoken && !skip) {
         double since;
         r->audio.ahead.n = 0;
         se_invalidate(&r->text.search);
-        wd_encode_samples(r, r->audio.samples, r->work.content);
+        wd_encode_samples(r, r->audio.samples, r->audio.content);
         since = os_now_ms();
         found = ru_cancelled(r->cancel) ? 0 : wd_decode_point(r, at, &next);
         r->now.language.id = next.n > 0 ? r->now.language.id : language;
@@ -29006,7 +29002,7 @@ static int wi_confirm(ru_run *r, size_t *used)
     r->work.resumable = 0;
     r->state.confirmed = next;
     r->state.live.skipped += (uint32_t)(spoken && skip);
-    is_long = r->work.content >= WD_SCROLL_FRAMES || next.n > r->engine.model->n_text_ctx / 6;
+    is_long = r->audio.content >= WD_SCROLL_FRAMES || next.n > r->engine.model->n_text_ctx / 6;
     no_text = (found & WD_NO_TEXT) != 0;
     return next.n > 0 && (no_text || (found && is_long)) ? wd_scroll(r, no_text, used) : WNPU_OK;
 }
@@ -29028,12 +29024,11 @@ static void wi_load_checkpoint(const ru_counts *checkpoint, ru_counts *now)
  * detector went on. */
 static int wi_decide(ru_run *r, size_t *frames)
 {
+    const ru_confirmed *c = r->params.commit_step_ms > 0 ? &r->state.confirmed : NULL;
     double since = os_now_ms();
     int status;
-    r->work.points = r->params.commit_step_ms > 0;
-    status = aw_decide(r, frames);
-    r->work.due = *frames > 0 || (status == WNPU_OK && aw_is_point(r));
-    r->work.points = 0;
+    status = aw_decide(r, c, frames);
+    r->work.due = *frames > 0 || (status == WNPU_OK && aw_is_point(&r->audio, &r->params, c));
     r->now.stats.audio_in_ms += ru_elapsed_ms(&since);
     if (status == WNPU_OK && r->work.resumable) {
         wi_save_checkpoint(r);
@@ -29053,14 +29048,15 @@ static int wi_run_windows(ru_run *r, int (*done)(ru_run *r))
     r->work.due = 0;
     status = ru_cancelled(r->cancel) ? WNPU_OK : wi_decide(r, &frames);
     while (status == WNPU_OK && !ru_cancelled(r->cancel) && r->work.due && on) {
-        size_t used = frames > 0 ? lg_skip_silence(r, frames)
-                                 : lg_leading_silence(&r->audio, &r->state, &r->store);
+        size_t used = frames > 0
+                          ? lg_skip_silence(&r->audio, &r->state.confirmed, &r->params, frames)
+                          : lg_leading_silence(&r->audio, &r->state.confirmed);
         int skipped = used > 0;
         double since;
         if (skipped) {
             r->work.resumable = 0;
             r->now.stats.skips++;
-            status = lg_cover(r, ru_recording_ms(&r->state.at, (int64_t)used * 10),
+            status = lg_cover(r, ru_recording_ms(&r->audio.at, (int64_t)used * 10),
                               WNPU_REASON_PAUSE);
         } else {
             status = frames > 0 ? wi_run_window(r, &used) : wi_confirm(r, &used);
@@ -29070,7 +29066,7 @@ static int wi_run_windows(ru_run *r, int (*done)(ru_run *r))
         }
         since = os_now_ms();
         if (status == WNPU_OK) {
-            status = aw_advance(r, used);
+            status = aw_advance(&r->audio, r->cancel, &r->error, used);
             r->now.stats.audio_in_ms += ru_elapsed_ms(&since);
         }
         if (status == WNPU_OK) {
@@ -29080,7 +29076,7 @@ static int wi_run_windows(ru_run *r, int (*done)(ru_run *r))
             status = np_check_required(&r->bridge, &r->error);
         }
         if (status == WNPU_OK) {
-            int64_t done_ms = ru_recording_ms(&r->state.at, 0), end_ms = ru_end_ms(&r->state.at);
+            int64_t done_ms = ru_recording_ms(&r->audio.at, 0), end_ms = ru_end_ms(&r->audio.at);
             status = wi_progress_after_window(&r->audio, &r->work, &r->params, &r->error,
                                               end_ms < done_ms ? end_ms : done_ms);
         }
@@ -29386,7 +29382,9 @@ static int wi_detect_language_first(ru_run *r, const wnpu_audio *audio)
 {
     int status = wi_detect_in_windows(r);
     status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->error) : status;
-    return status == WNPU_OK ? aw_begin_audio(r) : status;
+    return status == WNPU_OK
+               ? aw_begin_audio(&r->audio, &r->now.stats, &r->params, r->cancel, &r->error)
+               : status;
 }
 
 /* Checks the parameters, and prepares everything that depends on them. */
@@ -29403,7 +29401,9 @@ static int wi_open(ru_run *r, const wnpu_audio *audio)
 {
     int status = wi_configure(r, 0);
     status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->error) : status;
-    return status == WNPU_OK ? aw_begin_audio(r) : status;
+    return status == WNPU_OK
+               ? aw_begin_audio(&r->audio, &r->now.stats, &r->params, r->cancel, &r->error)
+               : status;
 }
 
 /* The language of the run is that of most of the recording. */
@@ -29525,7 +29525,8 @@ static int wi_resume(ru_run *r, const wnpu_audio *audio)
     memset(&r->store.rest, 0, sizeof r->store.rest);
     r->audio.voice.rules = aw_voice_rules(&r->params);
     r->bridge.fell_back = 0; /* try a required accelerator again */
-    status = status == WNPU_OK ? aw_fill(r) : status; /* it may have been cancelled while reading */
+    status = status == WNPU_OK ? aw_fill(&r->audio, r->cancel, &r->error)
+                               : status; /* it may have been cancelled while reading */
     r->now.stats.audio_in_ms += ru_elapsed_ms(&since);
     if (status == WNPU_OK) {
         wi_save_checkpoint(r); /* even if cancelled: all of the above is repeated */
@@ -29565,22 +29566,22 @@ static int wi_detect_speech(ru_run *r, const wnpu_audio *audio)
         return status;
     }
     r->params.vad = 1;
-    status = aw_begin_audio(r);
+    status = aw_begin_audio(&r->audio, &r->now.stats, &r->params, r->cancel, &r->error);
     while (status == WNPU_OK && !ru_cancelled(r->cancel) &&
-           (status = aw_detect_all(r)) == WNPU_OK &&
-           (frames = aw_frames(&r->state.at)) > 0) {
-        status = aw_advance(r, frames);
+           (status = aw_detect_all(&r->audio, &r->now.stats, &r->error)) == WNPU_OK &&
+           (frames = aw_frames(&r->audio.at)) > 0) {
+        status = aw_advance(&r->audio, r->cancel, &r->error, frames);
         if (status == WNPU_OK) {
             status = wi_progress_after_window(&r->audio, &r->work, &r->params, &r->error,
-                                              ru_recording_ms(&r->state.at, 0));
+                                              ru_recording_ms(&r->audio.at, 0));
         }
     }
     if (status == WNPU_OK && ru_cancelled(r->cancel)) {
         status = er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
     }
-    aw_search_all(&r->state);
+    aw_search_all(&r->audio.at);
     if (status == WNPU_OK) {
-        status = lg_cover(r, ru_end_ms(&r->state.at), WNPU_REASON_NO_TEXT);
+        status = lg_cover(r, ru_end_ms(&r->audio.at), WNPU_REASON_NO_TEXT);
     }
     status = lg_finish(r, status);
     if (status == WNPU_INCOMPLETE) { /* text was not requested */
@@ -29599,16 +29600,16 @@ static int wi_detect_in_speech(ru_run *r)
     int status = WNPU_OK;
     while (status == WNPU_OK && !ru_cancelled(r->cancel) &&
            !wd_is_language_certain(&r->now.language) &&
-           (status = aw_decide(r, &frames)) == WNPU_OK && frames > 0) {
-        size_t used = lg_skip_silence(r, frames);
-        if (used == 0 || (r->state.at.frame == 0 && used == r->work.content)) {
-            used = r->work.content;
+           (status = aw_decide(r, NULL, &frames)) == WNPU_OK && frames > 0) {
+        size_t used = lg_skip_silence(&r->audio, &r->state.confirmed, &r->params, frames);
+        if (used == 0 || (r->audio.at.frame == 0 && used == r->audio.content)) {
+            used = r->audio.content;
             wd_encode(r);
             if (!ru_cancelled(r->cancel) && wd_add_detection(r, probability)) {
                 wd_decide_language(&r->now.language, &r->work, &r->engine);
             }
         }
-        status = aw_advance(r, used);
+        status = aw_advance(&r->audio, r->cancel, &r->error, used);
     }
     return status;
 }
@@ -29624,7 +29625,9 @@ static int wi_detect_language(ru_run *r, const wnpu_audio *audio, float *probabi
     r->now.language.id = -1;
     status = wi_check_languages(&r->work, &r->engine, &r->params, &r->error);
     status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->error) : status;
-    status = status == WNPU_OK ? aw_begin_audio(r) : status;
+    status = status == WNPU_OK
+                 ? aw_begin_audio(&r->audio, &r->now.stats, &r->params, r->cancel, &r->error)
+                 : status;
     status = status == WNPU_OK ? wi_detect_in_speech(r) : status;
     if (status != WNPU_OK) {
         return status;
@@ -29633,7 +29636,7 @@ static int wi_detect_language(ru_run *r, const wnpu_audio *audio, float *probabi
     for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
         probability[i] = wd_mean_probability(&r->now.language, i);
     }
-    lg_count_audio(&r->now.stats, ru_end_ms(&r->state.at));
+    lg_count_audio(&r->now.stats, ru_end_ms(&r->audio.at));
     return ru_cancelled(r->cancel) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled")
                            : np_check_required(&r->bridge, &r->error);
 }
@@ -29687,7 +29690,7 @@ static int wi_choose_phrase(ru_run *r)
     se_choosing c;
     se_choice found;
     se_prompt prompt;
-    int64_t end = ru_end_ms(&r->state.at);
+    int64_t end = ru_end_ms(&r->audio.at);
     wd_make_prompt(r, r->state.n_previous + r->work.n_initial > 0, &prompt);
     if (prompt.n + r->rules.trie.depth > r->engine.model->n_text_ctx) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "the prompt's %lu and a phrase's %u tokens do "
@@ -29718,7 +29721,7 @@ static int wi_choose_phrase(ru_run *r)
     r->work.choice.no_speech = r->text.search.fed_no_speech;
     wi_set_choice_text(r, &found);
     r->work.origin.prompted = prompt.sot > 0;
-    wd_align(r, aw_frames(&r->state.at)); /* samples after the window's last frame are not read */
+    wd_align(r, aw_frames(&r->audio.at)); /* samples after the window's last frame are not read */
     if (ru_cancelled(r->cancel)) {
         return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
     }
@@ -29736,7 +29739,7 @@ static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phra
     r->params.voices = 0;
     status = wi_open(r, audio);
     r->now.stats.audio_in_ms += ru_elapsed_ms(&since);
-    aw_set_samples(&r->state.at, r->state.at.n_samples); /* those after 30 s are not used */
+    aw_set_samples(&r->audio.at, r->audio.at.n_samples); /* those after 30 s are not used */
     status = status == WNPU_OK ? wi_add_phrases(r, "phrases", phrases, n) : status;
     if (status != WNPU_OK) {
         wi_finish_language(&r->now.language, &r->work, &r->engine);
@@ -29776,7 +29779,7 @@ static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_co
     r->ring.bytes = ar_carve(arena, r->ring.size, 1);
     r->text.kept_size = c->stream_bytes > 0 ? RU_KEPT_BYTES * (size_t)c->max_phrase_tokens : 0;
     r->text.kept = ar_carve(arena, r->text.kept_size, 1);
-    aw_carve(arena, &r->audio, c);
+    aw_carve(arena, &r->audio, &r->store, c);
     se_carve(arena, &r->text.search, slots, m);
     r->text.hypothesis = ar_carve(arena, 1, sizeof(se_hypothesis));
     al_carve(arena, &r->text.aligner, &r->decoder);
@@ -29912,9 +29915,8 @@ static void tt_begin_utterance(ru_live *l, int64_t t0_ms)
 
 /* Derives utterances from the detector's new decisions. Called after every window, because the
  * detector's history is hardly longer. */
-static void tt_find_utterances(const ru_audio *a, ru_state *s)
+static void tt_find_utterances(const ru_audio *a, ru_live *l)
 {
-    ru_live *l = &s->live;
     const va_detector *v = &a->voice;
     l->step = v->step - l->step > v->kept ? v->step - v->kept : l->step;
     for (; l->step < v->step; l->step++) {
@@ -29932,7 +29934,7 @@ static void tt_find_utterances(const ru_audio *a, ru_state *s)
         l->speaking = !l->speaking;
         l->same = 0;
     }
-    if (l->speaking && s->detector_done) { /* the recording has ended */
+    if (l->speaking && a->at.detector_done) { /* the recording has ended */
         l->utterance[l->n_utterances - 1].t1_ms = (int64_t)(l->step - l->same) * VA_STEP_MS;
         l->speaking = 0;
         l->same = 0;
@@ -30054,7 +30056,7 @@ static void tt_show_confirmed(ru_run *r)
     tt_set_latest(&r->now.language, &r->tentative, &r->engine, &r->params, c->tokens,
                   r->state.live.step_ms > 0 ? c->n_said : c->n);
     tt_set_text(&r->tentative, t->latest, t->n_latest, t->confirmed);
-    t->t0_ms = ru_recording_ms(&r->state.at, 0);
+    t->t0_ms = ru_recording_ms(&r->audio.at, 0);
     t->t1_ms = c->point_ms;
 }
 
@@ -30191,7 +30193,7 @@ static void tt_decode_ahead(ru_run *r, const float *span, size_t content, const 
     const se_hypothesis *h;
     f->n = 0;
     se_invalidate(&r->text.search);
-    r->text.search.least_end = wi_least_end(r);
+    r->text.search.least_end = wi_least_end(&r->audio, &r->params, &r->engine);
     r->engine.positions = wd_positions(&r->audio, &r->now.language, &r->engine, &r->params,
                                        content);
     wd_encode_samples(r, span, content);
@@ -30210,11 +30212,10 @@ static void tt_decode_ahead(ru_run *r, const float *span, size_t content, const 
 /* ---- what is due ---- */
 
 /* First and last voice of the window as far as it is decided. Returns how much there is. */
-static int64_t tt_find_voice(const ru_audio *a, const ru_place *at, int64_t *begin_ms,
-                             int64_t *end_ms)
+static int64_t tt_find_voice(const ru_audio *a, int64_t *begin_ms, int64_t *end_ms)
 {
     const va_detector *v = &a->voice;
-    uint64_t step = (uint64_t)ru_recording_ms(at, 0) / VA_STEP_MS, n = 0;
+    uint64_t step = (uint64_t)ru_recording_ms(&a->at, 0) / VA_STEP_MS, n = 0;
     *begin_ms = *end_ms = 0;
     for (; step < v->step; step++) {
         if (va_speech_steps(v, step, step + 1) > 0) {
@@ -30229,15 +30230,15 @@ static int64_t tt_find_voice(const ru_audio *a, const ru_place *at, int64_t *beg
  * is no pause that could end it, or its text cannot be decoded before. */
 static size_t tt_find_end(const ru_run *r, int64_t voice_end_ms)
 {
-    int64_t base = ru_recording_ms(&r->state.at, 0), from = base + r->params.least_ms, at, pause;
-    int64_t to = ru_recording_ms(&r->state.at, (int64_t)aw_frames(&r->state.at) * 10);
+    int64_t base = ru_recording_ms(&r->audio.at, 0), from = base + r->params.least_ms, at, pause;
+    int64_t to = ru_recording_ms(&r->audio.at, (int64_t)aw_frames(&r->audio.at) * 10);
     pause = r->params.pause_ms;
     if (pause >= AW_PHRASE_MS || pause <= TT_PAUSE_MS || aw_cuts_windows(&r->audio, &r->params) ||
         r->bridge.accel != NULL || wd_needs_language(&r->now.language, &r->engine, &r->params)) {
         return 0;
     }
     from = from > voice_end_ms ? from : voice_end_ms;
-    at = aw_find_phrase_end(&r->audio, &r->state.at, base, from, to, TT_PAUSE_MS);
+    at = aw_find_phrase_end(&r->audio, base, from, to, TT_PAUSE_MS);
     return at >= 0 ? (size_t)(at + aw_phrase_pad(pause) - base) / 10u : 0;
 }
 
@@ -30250,13 +30251,13 @@ static void tt_decode_due(ru_run *r, size_t skip, size_t have, int64_t voice_end
     size_t end = tt_find_end(r, voice_end_ms), content = have - skip;
     se_prompt p;
     se_options o;
-    aw_skip(&r->state.at, skip);
+    aw_skip(&r->audio.at, skip);
     if (end > skip && end <= have) {
-        r->work.content = end - skip;
+        r->audio.content = end - skip;
         wd_make_prompt(r, r->state.n_previous + r->work.n_initial > 0, &p);
         wd_options(r, r->params.temperature, 0, &o);
         if (se_is_greedy(&r->text.search, &p, &o)) {
-            if (f->n == 0 || wd_lookahead_index(&r->audio, &r->state.at, &r->work) == f->n) {
+            if (f->n == 0 || wd_lookahead_index(&r->audio) == f->n) {
                 tt_decode_ahead(r, span, end - skip, &p, &o);
                 t->voice_ms = voice_end_ms;
             }
@@ -30266,7 +30267,7 @@ static void tt_decode_due(ru_run *r, size_t skip, size_t have, int64_t voice_end
     if (voice_end_ms > t->voice_ms && t->t1_ms >= t->audio_ms + r->state.live.step_ms &&
         (double)(t->t1_ms - t->audio_ms) >= t->cost_ms * TT_BREAK) {
         double since = os_now_ms();
-        r->work.content = content;
+        r->audio.content = content;
         t->audio_ms = t->t1_ms;
         t->voice_ms = voice_end_ms;
         tt_decode(r, span, content,
@@ -30279,7 +30280,7 @@ static void tt_decode_due(ru_run *r, size_t skip, size_t have, int64_t voice_end
 static int tt_is_wanted(const ru_run *r)
 {
     return r->state.live.step_ms > 0 && !r->state.live.detect_only && r->params.vad &&
-           r->audio.batch < 2 && !r->work.complete && !r->work.due &&
+           r->audio.batch < 2 && !r->audio.complete && !r->work.due &&
            au_ms(r->audio.stream, ri_ready(&r->ring)) <= r->state.live.step_ms;
 }
 
@@ -30296,30 +30297,29 @@ static void tt_withdraw(const ru_place *at, ru_tentative *t)
 static int tt_update(ru_run *r)
 {
     ru_tentative *t = &r->tentative;
-    const ru_position here = aw_get_position(&r->state.at, &r->work, &r->decoder);
+    const ru_position here = aw_get_position(&r->audio, &r->work, &r->decoder);
     const wnpu_stats stats = r->now.stats;
     const ru_language language = r->now.language;
     void (*beat)(void *user, float share) = r->engine.beat;
     se_filter filter = r->text.search.filter;
-    int64_t begin, end, base = ru_recording_ms(&r->state.at, 0), silent;
-    size_t skip, have = aw_frames(&r->state.at);
-    tt_find_utterances(&r->audio, &r->state);
+    int64_t begin, end, base = ru_recording_ms(&r->audio.at, 0), silent;
+    size_t skip, have = aw_frames(&r->audio.at);
+    tt_find_utterances(&r->audio, &r->state.live);
     tt_report_utterance(&r->state.live, &t->events);
     if (r->params.commit_step_ms > 0) {
         tt_show_confirmed(r);
         return WNPU_OK;
     }
-    if (!tt_is_wanted(r) || have < 2 ||
-        tt_find_voice(&r->audio, &r->state.at, &begin, &end) < TT_SPEECH_MS) {
+    if (!tt_is_wanted(r) || have < 2 || tt_find_voice(&r->audio, &begin, &end) < TT_SPEECH_MS) {
         return WNPU_OK;
     }
-    silent = aw_next_speech_ms(&r->audio, &r->state, &r->store, base) - base;
+    silent = aw_next_speech_ms(&r->audio, base) - base;
     skip = silent >= LG_LEADING_SILENCE_MS ? (size_t)silent / 10u : 0;
     if (skip + 1 >= have) {
         return WNPU_OK;
     }
     t->t0_ms = begin;
-    t->t1_ms = ru_end_ms(&r->state.at);
+    t->t1_ms = ru_end_ms(&r->audio.at);
     r->engine.beat = NULL;
     r->text.search.filter.function = NULL;
     r->text.search.steps = r->text.search.prompt_tokens = 0;
@@ -30329,7 +30329,7 @@ static int tt_update(ru_run *r)
     r->engine.beat = beat;
     r->now.language = language;
     r->now.stats = stats;
-    aw_set_position(&r->state.at, &r->work, &r->decoder, &here);
+    aw_set_position(&r->audio, &r->work, &r->decoder, &here);
     return ru_cancelled(r->cancel) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : WNPU_OK;
 }
 
@@ -30479,7 +30479,7 @@ static int st_begin(ru_run *r, const wnpu_stream_options *o)
     }
     ri_prepare(&r->ring, &a);
     r->audio.stream->ready = ri_ready;
-    status = aw_begin_audio(r);
+    status = aw_begin_audio(&r->audio, &r->now.stats, &r->params, r->cancel, &r->error);
     wi_save_checkpoint(r);
     r->work.live = RU_LIVE;
     ri_open(&r->ring);
@@ -30523,18 +30523,18 @@ static int st_detect(ru_run *r)
     int status = WNPU_OK;
     size_t frames = 1;
     while (status == WNPU_OK && !ru_cancelled(r->cancel) && frames > 0 &&
-           (status = aw_detect_all(r)) == WNPU_OK) {
-        tt_find_utterances(&r->audio, &r->state);
-        frames = aw_frames(&r->state.at);
-        frames = frames == ML_FRAMES || r->work.complete ? frames : 0;
-        status = frames > 0 ? aw_advance(r, frames) : WNPU_OK;
+           (status = aw_detect_all(&r->audio, &r->now.stats, &r->error)) == WNPU_OK) {
+        tt_find_utterances(&r->audio, &r->state.live);
+        frames = aw_frames(&r->audio.at);
+        frames = frames == ML_FRAMES || r->audio.complete ? frames : 0;
+        status = frames > 0 ? aw_advance(&r->audio, r->cancel, &r->error, frames) : WNPU_OK;
     }
     if (status == WNPU_OK && ru_cancelled(r->cancel)) {
         status = er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
     }
-    if (status == WNPU_OK && r->work.complete) {
-        aw_search_all(&r->state);
-        status = lg_cover(r, ru_end_ms(&r->state.at), WNPU_REASON_NO_TEXT);
+    if (status == WNPU_OK && r->audio.complete) {
+        aw_search_all(&r->audio.at);
+        status = lg_cover(r, ru_end_ms(&r->audio.at), WNPU_REASON_NO_TEXT);
     }
     wi_save_checkpoint(r); /* also if cancelled, for the spans that were found */
     return status;
@@ -30543,7 +30543,7 @@ static int st_detect(ru_run *r)
 /* A step decodes one window at most, so that it does not take longer when several are due. */
 static int st_after_window(ru_run *r)
 {
-    tt_find_utterances(&r->audio, &r->state);
+    tt_find_utterances(&r->audio, &r->state.live);
     return 0;
 }
 
@@ -30559,7 +30559,7 @@ static int st_run(ru_run *r, int finish)
     r->work.due = 0;
     wi_load_checkpoint(&r->state.checkpoint, &r->now);
     memset(&r->store.rest, 0, sizeof r->store.rest);
-    status = aw_fill(r);
+    status = aw_fill(&r->audio, r->cancel, &r->error);
     r->now.stats.audio_in_ms += ru_elapsed_ms(&since);
     if (status == WNPU_OK) {
         wi_save_checkpoint(r);
@@ -30575,14 +30575,14 @@ static int st_run(ru_run *r, int finish)
 static int st_step(ru_run *r)
 {
     int status = r->work.resumable ? st_run(r, 0) : r->work.live_status;
-    tt_withdraw(&r->state.at, &r->tentative);
+    tt_withdraw(&r->audio.at, &r->tentative);
     if (status == WNPU_OK) {
         r->tentative.events |= r->work.due ? WNPU_EVENT_MORE : 0u;
         status = tt_update(r);
     }
     r->work.live_status = status;
     if (r->work.resumable) {
-        lg_set_open_end(&r->state.at, &r->now.stats, &r->store);
+        lg_set_open_end(&r->audio.at, &r->now.stats, &r->store);
     } else {
         (void)lg_finish(r, status);
     }
@@ -30637,7 +30637,7 @@ static int st_finish(ru_run *r)
  *  what is passed to wnpu_resume() again: the parameters, of which there
  *  is a fingerprint, and the recording.
  * ====================================================================== */
-#define SN_VERSION 9u
+#define SN_VERSION 10u
 #define SN_MAX_SAMPLE 64.0f /* much more than a clamped sample can become by resampling */
 
 static const unsigned char sn_magic[8] = {0x89, 'W', 'N', 'P', 'U', 'S', '\n', 0x1a};
@@ -30668,6 +30668,7 @@ typedef struct sn_list {
 
 typedef struct sn_state {
     ru_state run;
+    ru_place at;
     int64_t last_ms;        /* of the aligner */
     uint64_t consumed, frames, n_raw; /* of the source; n_raw: frames in raw */
     uint64_t n_resampler, real; /* floats in the resampler's window */
@@ -30713,7 +30714,7 @@ static void sn_transfer_all(sn_cursor *w, const ru_audio *audio, const ru_contex
     unsigned char *back = store->base + store->size;
     sn_transfer(w, s, sizeof *s);
     sn_transfer(w, context->previous, s->run.n_previous * sizeof(int32_t));
-    sn_transfer(w, audio->samples, (s->run.at.n_samples + s->run.at.n_ahead) * sizeof(float));
+    sn_transfer(w, audio->samples, (s->at.n_samples + s->at.n_ahead) * sizeof(float));
     sn_transfer(w, a->window + a->at, (size_t)s->n_resampler * sizeof(float));
     sn_transfer(w, audio->voice.x, (size_t)s->voice.have * sizeof(float));
     sn_transfer(w, audio->voice.history, audio->voice.kept);
@@ -30840,6 +30841,7 @@ static void sn_get_state(const ru_run *r, sn_state *s)
     const ru_language *language = &r->state.checkpoint.language;
     memset(s, 0, sizeof *s);
     s->run = r->state;
+    s->at = r->audio.at;
     if (r->work.live) {
         sn_get_ring(&r->ring, &s->ring);
     } else {
@@ -30962,7 +30964,7 @@ static int sn_are_languages(const en_engine *e, const sn_state *s)
 /* Number of samples from the recording's first to the last one read. */
 static uint64_t sn_samples(const sn_state *s)
 {
-    return s->run.at.frame * ML_HOP + (s->run.at.n_samples - ML_MARGIN) + s->run.at.n_ahead;
+    return s->at.frame * ML_HOP + (s->at.n_samples - ML_MARGIN) + s->at.n_ahead;
 }
 
 /* Whether the position of the source matches the samples: exactly, or within the length of the
@@ -31159,19 +31161,19 @@ static int sn_is_ring(const sn_state *state, size_t size, size_t frame)
 static int sn_are_times(const ru_audio *a, const sn_state *s, const rs_ends *ends)
 {
     const ru_ledger *l = &s->run.ledger;
-    const ru_place *at = &s->run.at;
+    const ru_place *at = &s->at;
     uint64_t samples = sn_samples(s);
     int64_t base = (int64_t)at->frame * 10, end = (int64_t)(samples / (ML_RATE / 1000u));
     int64_t least = s->run.live.detect_only ? 0 : base;
     return l->covered_ms == ends->ledger_ms && l->covered_ms >= least && l->covered_ms <= end &&
-           l->covered_text_ms >= least && l->covered_text_ms <= end &&
-           l->last_return_ms >= -1 && l->last_return_ms <= end &&
-           at->limit_ms >= -1 && at->limit_ms <= end && s->last_ms >= 0 && s->last_ms <= end &&
+           l->covered_text_ms >= least && l->covered_text_ms <= end && l->last_return_ms >= -1 &&
+           l->last_return_ms <= end && at->limit_ms >= -1 && at->limit_ms <= end &&
+           s->last_ms >= 0 && s->last_ms <= end &&
            (ends->speech_ms % VA_STEP_MS == 0 || (s->ended && ends->speech_ms == end)) &&
            ends->speech_ms <= end && ends->text_ms <= end &&
-           s->run.spans_passed <= s->speech.count && sn_is_cut(a, at) &&
-           sn_are_stats(&s->run.checkpoint.stats) &&
-           s->run.checkpoint.stats.speech_ms <= end && s->voice.n_pushed <= samples &&
+           s->at.spans_passed <= s->speech.count && sn_is_cut(a, at) &&
+           sn_are_stats(&s->run.checkpoint.stats) && s->run.checkpoint.stats.speech_ms <= end &&
+           s->voice.n_pushed <= samples &&
            (s->voice.n_pushed == 0 || s->voice.n_pushed >= at->frame * ML_HOP) &&
            va_is_valid_image(&s->voice, s->voice.n_pushed);
 }
@@ -31230,15 +31232,13 @@ static int sn_is_valid(const ru_audio *a, const rs_store *st, const ri_ring *rin
     const ru_place *at;
     sn_state s;
     memcpy(&s, p, sizeof s);
-    at = &s.run.at;
+    at = &s.at;
     p += sizeof s;
     if (at->frame > (uint64_t)1 << 40 || at->n_samples < ML_MARGIN || at->n_samples > ML_SPAN ||
-        at->n_ahead > (at->n_samples < ML_SPAN ? 0 : a->capacity - ML_SPAN) ||
-        at->cut_ms < 0 || s.run.n_previous > wd_previous_capacity(e->model) ||
-        s.run.window > INT32_MAX / 2 || s.run.loop_cuts > INT32_MAX ||
-        s.run.detector_done >> 1 != 0 || s.voice.have > VA_BUFFER ||
-        (s.run.detector_done && (!s.ended || s.voice.open)) || s.task >> 1 != 0 ||
-        s.vad >> 1 != 0 ||
+        at->n_ahead > (at->n_samples < ML_SPAN ? 0 : a->capacity - ML_SPAN) || at->cut_ms < 0 ||
+        s.run.n_previous > wd_previous_capacity(e->model) || s.run.window > INT32_MAX / 2 ||
+        s.run.loop_cuts > INT32_MAX || s.at.detector_done >> 1 != 0 || s.voice.have > VA_BUFFER ||
+        (s.at.detector_done && (!s.ended || s.voice.open)) || s.task >> 1 != 0 || s.vad >> 1 != 0 ||
         !sn_is_stream(&s) || !sn_are_languages(e, &s) || !sn_are_confirmed(e, &s) ||
         !sn_is_store(&s, st, &store)) {
         return 0;
@@ -31327,24 +31327,26 @@ static void sn_read(ru_run *r, const unsigned char *block)
         r->work.live = RU_LIVE_RESTORED;
     }
     w.in = block;
-    (void)aw_reserve(&r->audio, 0, s.run.at.n_samples + s.run.at.n_ahead);
+    (void)aw_reserve(&r->audio, 0, s.at.n_samples + s.at.n_ahead);
     sn_transfer_all(&w, &r->audio, &r->context, &r->store, &r->ring, &s);
     (void)sn_is_store(&s, &r->store, &store);
     r->store = store;
     r->state = s.run;
+    r->audio.at = s.at;
     r->params.task = s.task;
     r->params.vad = s.vad;
     r->text.aligner.last_ms = s.last_ms;
     va_restore(&r->audio.voice, &s.voice);
     r->audio.ahead.n_decided = 0;
-    aw_pad_silence(&r->audio, r->state.at.n_samples + r->state.at.n_ahead);
+    aw_pad_silence(&r->audio, r->audio.at.n_samples + r->audio.at.n_ahead);
     wi_load_checkpoint(&r->state.checkpoint, &r->now);
     r->now.language.id = s.language;
     r->now.language.probability = s.language_probability;
     if (r->work.live) {
-        lg_set_open_end(&r->state.at, &r->now.stats, &r->store);
+        lg_set_open_end(&r->audio.at, &r->now.stats, &r->store);
     } else {
-        lg_set_rest(&r->state, &r->now.stats, &r->store, WNPU_REASON_CANCELLED);
+        lg_set_rest(&r->audio.at, &r->state.ledger, &r->now.stats, &r->store,
+                    WNPU_REASON_CANCELLED);
     }
     r->work.resumable = 1;
 }
@@ -32939,9 +32941,9 @@ WNPU_API int wnpu_get_live(const wnpu_session *session, wnpu_live *live)
         return WNPU_E_STATE;
     }
     memset(&ours, 0, sizeof ours);
-    ours.speaking = r->params.vad && !r->state.detector_done && r->audio.voice.open;
+    ours.speaking = r->params.vad && !r->audio.at.detector_done && r->audio.voice.open;
     ours.committed_ms = r->state.ledger.covered_ms;
-    ours.audio_ms = lg_read_ms(&r->state.at);
+    ours.audio_ms = lg_read_ms(&r->audio.at);
     ours.lag_ms = au_ms(r->audio.stream, ri_waiting(&r->ring));
     ours.overrun_ms = au_ms(r->audio.stream, ri_load(&r->ring.lost));
     ours.text = r->tentative.text;

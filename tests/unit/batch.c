@@ -231,13 +231,13 @@ static int in_a_pause(void *user, int64_t done_ms, int64_t total_ms)
     size_t i;
     (void)done_ms;
     (void)total_ms;
-    for (i = 0; r->state.at.cut_ms < INT64_MAX && i < RATE / 20; i++) {
-        float y = fabsf(w->x[(size_t)r->state.at.cut_ms * (RATE / 1000) - RATE / 40 + i]);
+    for (i = 0; r->audio.at.cut_ms < INT64_MAX && i < RATE / 20; i++) {
+        float y = fabsf(w->x[(size_t)r->audio.at.cut_ms * (RATE / 1000) - RATE / 40 + i]);
         loudest = y > loudest ? y : loudest;
     }
-    T_CHECK(loudest < 0.01f, "cut at %ld ms, where %g is heard", (long)r->state.at.cut_ms,
+    T_CHECK(loudest < 0.01f, "cut at %ld ms, where %g is heard", (long)r->audio.at.cut_ms,
             (double)loudest);
-    T_CHECK(ru_recording_ms(&r->state.at, 0) <= r->state.at.cut_ms, "a window passes the pause");
+    T_CHECK(ru_recording_ms(&r->audio.at, 0) <= r->audio.at.cut_ms, "a window passes the pause");
     return 0;
 }
 

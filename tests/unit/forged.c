@@ -238,14 +238,14 @@ static void forged_pieces(void)
     for (i = 0; i < sizeof off / sizeof off[0]; i++) {
         memcpy(block, good, n);
         memcpy(&s, good + sizeof(sn_head), sizeof s);
-        s.run.at.cut_ms = (int64_t)s.run.at.frame * 10 + off[i];
+        s.at.cut_ms = (int64_t)s.at.frame * 10 + off[i];
         memcpy(block + sizeof(sn_head), &s, sizeof s);
         forged_sign(block, n);
         status = wnpu_restore(session, block, n);
-        T_CHECK(status == WNPU_E_ARGUMENT || s.run.at.cut_ms % VA_STEP_MS == 0, "%ld ms: %d",
-                (long)s.run.at.cut_ms, status);
-        T_CHECK(status != WNPU_OK || run(1, INT64_MAX) >= WNPU_OK, "%ld ms: %s",
-                (long)s.run.at.cut_ms, wnpu_session_error(session));
+        T_CHECK(status == WNPU_E_ARGUMENT || s.at.cut_ms % VA_STEP_MS == 0, "%ld ms: %d",
+                (long)s.at.cut_ms, status);
+        T_CHECK(status != WNPU_OK || run(1, INT64_MAX) >= WNPU_OK, "%ld ms: %s", (long)s.at.cut_ms,
+                wnpu_session_error(session));
     }
     T_CHECK(wnpu_restore(session, good, n) == WNPU_OK && run(1, INT64_MAX) >= WNPU_OK, "%s",
             wnpu_session_error(session));

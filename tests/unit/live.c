@@ -166,7 +166,7 @@ static void end_of_confirmed_words(void)
                               {1, 1, 5, 2, 1200, 11000, 0.5f, 0, 0, 0}};
     ru_run *r = aligned_run(text, words, 2);
     int64_t last_ms;
-    r->work.content = 1200;
+    r->audio.content = 1200;
     r->state.confirmed.n = 1;
     for (last_ms = 0; last_ms <= 12000; last_ms += 4000) {
         size_t n = 0, frames, want = last_ms == 0 ? 120 : last_ms == 12000 ? 0 : (size_t)last_ms / 10;
@@ -191,10 +191,10 @@ static void beginning_of_next_window(void)
     for (i = 1; i <= 4; i++) {
         size_t n = 0, want = i > 2 ? 1000 : 0;
         r->state.confirmed.n = i;
-        r->work.content = 2000;
+        r->audio.content = 2000;
         T_CHECK(wd_find_scroll(r, 0, &n) == want && n == (i > 2), "%d words: %d tokens", (int)i,
                 (int)n);
-        r->work.content = WD_LATE_FRAMES;
+        r->audio.content = WD_LATE_FRAMES;
         T_CHECK(wd_find_scroll(r, 0, &n) > 0 && n > 0, "%d words: %d tokens", (int)i, (int)n);
     }
     free(r);

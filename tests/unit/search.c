@@ -1475,7 +1475,7 @@ static void prompt_layout(void)
             q.n == q.sot + 4 + n_given, "and what is given");
     wd_make_prompt(r, 0, &q);
     T_CHECK(q.sot == 0 && q.tokens[0] == v->sot && q.n_before == 0, "without it");
-    r->state.at.frame = 1;
+    r->audio.at.frame = 1;
     wd_make_prompt(r, 0, &q);
     T_CHECK(q.n_given == 0 && q.n == 3, "the prefix is for the first window");
     memset(said, 0, sizeof said);
@@ -1553,14 +1553,17 @@ static void languages(void)
         wnpu_audio part = life_audio(x + i * 480000, i < 2 ? 480000 : n - 960000);
         float w;
         wi_reset(r);
-        T_CHECK(au_open(r->audio.stream, &part, NULL) == WNPU_OK && aw_begin_audio(r) == WNPU_OK, "part");
+        T_CHECK(au_open(r->audio.stream, &part, NULL) == WNPU_OK &&
+                    aw_begin_audio(&r->audio, &r->now.stats, &r->params, r->cancel, &r->error) ==
+                        WNPU_OK,
+                "part");
         if (i > 0) { /* no reflection stands before it, but the end of the window before */
             memcpy(r->audio.samples, x + i * 480000 - ML_MARGIN, ML_MARGIN * sizeof *x);
         }
         if (i < 2) {
             memcpy(r->audio.samples + ML_SPAN - ML_MARGIN, x + (i + 1) * 480000, ML_MARGIN * sizeof *x);
         }
-        r->work.content = aw_frames(&r->state.at);
+        r->audio.content = aw_frames(&r->audio.at);
         wd_encode(r);
         se_languages(&r->decoder, one, &w);
         w = (1 - w) * (i < 2 ? 30 : 10); /* seconds that are believed to be speech */

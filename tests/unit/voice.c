@@ -703,7 +703,7 @@ static wnpu_session *open_detecting(const wnpu_model *m)
     wnpu_session *s = voice_open_session(m, 1 << 20);
     wi_reset(&s->run);
     wnpu_params_init(&s->run.params, sizeof s->run.params);
-    aw_begin_detector(&s->run);
+    aw_begin_detector(&s->run.audio, &s->run.now.stats, &s->run.params);
     return s;
 }
 
@@ -726,12 +726,12 @@ static void voice_pauses(void)
     wnpu_session *s = open_detecting(m);
     ru_run *r = &s->run;
     size_t i;
-    r->state.detector_done = 1;
+    r->audio.at.detector_done = 1;
     for (i = 0; i < sizeof spans / sizeof spans[0]; i++) {
         T_CHECK(rs_list_add(&r->store, &r->store.speech, &spans[i]) == WNPU_OK, "stored");
     }
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        int64_t at = aw_find_pause(r, r->state.spans_passed, cases[i].from, cases[i].to,
+        int64_t at = aw_find_pause(&r->audio, r->audio.at.spans_passed, cases[i].from, cases[i].to,
                                    cases[i].pause);
         T_CHECK(at == cases[i].answer, "case %d: %ld, not %ld", (int)i, (long)at,
                 (long)cases[i].answer);
@@ -753,7 +753,7 @@ static int64_t lay_out(ru_run *r, const char *layout)
         }
         memset(r->audio.voice.history + 5 * i, layout[i] == 'v' || layout[i] == 'q' ? 255 : 0, 5);
     }
-    aw_set_samples(&r->state.at, ML_MARGIN + n * 1600);
+    aw_set_samples(&r->audio.at, ML_MARGIN + n * 1600);
     return (int64_t)n * 100;
 }
 
@@ -783,7 +783,7 @@ static void phrase_ends(void)
         for (to = 0; to <= end; to += 20) {
             r->audio.voice.step = to < end ? (uint64_t)(to > 200 ? to - 200 : 0) / 20
                                            : (uint64_t)end / 20;
-            at = aw_find_phrase_end(&r->audio, &r->state.at, 0, cases[i].from, to, cases[i].pause);
+            at = aw_find_phrase_end(&r->audio, 0, cases[i].from, to, cases[i].pause);
             first = at >= 0 && to < first ? to : first;
             T_CHECK(at == (to < first ? -1 : cases[i].answer), "case %d of %ld ms: %ld, not %ld",
                     (int)i, (long)to, (long)at, (long)cases[i].answer);

@@ -424,7 +424,7 @@ static void voices_turns(void)
     r->params = voices_params(&h);
     r->voices.on = 1;
     memcpy(r->audio.samples + ML_MARGIN, h.sound, ML_FRAMES * ML_HOP * sizeof(float));
-    aw_set_samples(&r->state.at, ML_MARGIN + ML_FRAMES * ML_HOP);
+    aw_set_samples(&r->audio.at, ML_MARGIN + ML_FRAMES * ML_HOP);
     while (s->end_ms < 20000) {
         sub_segment(s, m);
         if (s->end_ms < 30000) {

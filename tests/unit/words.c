@@ -279,7 +279,7 @@ static void the_matrix(void)
     heads = a->n_heads;
     T_CHECK(heads == 2 && a->heads[0].layer == 1 && a->heads[1].head == 1,
             "a model of one's own: all heads of the top half of the layers");
-    s->run.state.at.n_samples = q->run.state.at.n_samples = ML_SPAN;
+    s->run.audio.at.n_samples = q->run.audio.at.n_samples = ML_SPAN;
     al_window(a, 0, 0, tokens, probability, 40, s->run.audio.samples + ML_MARGIN, 1777, 0);
     al_window(b, 0, 0, tokens, probability, 40, q->run.audio.samples + ML_MARGIN, 1777, 0);
     rows = al_rows(a);
