@@ -2843,14 +2843,21 @@ WNPU_API size_t wnpu_frame_bytes(const wnpu_audio *audio)
 #define AU_SIZE_UNKNOWN UINT64_MAX
 #define AU_SIZE_GUESS 0x7fff0000u /* larger sizes may be placeholders of recorders */
 
+/* A file and a position in it. */
 typedef struct au_wav {
-    const unsigned char *data;
-    uint64_t size;
+    const unsigned char *data; /* the file from there on: all that is left of a file in memory, or
+                                  what was read ahead */
+    uint64_t size;            /* bytes of data */
+    uint64_t offset;          /* of data in the file */
+    struct au_wav_ahead *ahead; /* where a reader's bytes are; NULL: the file is in memory */
     uint64_t riff_end;        /* where the file ends according to its header; 0: not known */
     uint64_t long_size;       /* bytes of audio according to a ds64 chunk */
     int has_long_size, has_format, has_data;
     uint32_t tag, channels, rate, align, bits, layout;
-    uint64_t audio, audio_size; /* offset and size of the samples in bytes */
+    uint64_t chunk, left;     /* bytes of the data chunk as far as known, and of those not yet read;
+                                 AU_SIZE_UNKNOWN */
+    int size_guessed;         /* the file may end before the data chunk does */
+    unsigned problems;        /* wnpu_wav_problem values, ORed */
 } au_wav;
 
 /* Whether p[0..n-1] begins with a chunk: 2: one with a name known from WAV files; 1: perhaps, the
@@ -2952,14 +2959,14 @@ static int au_wav_refuse_container(const au_wav *w, wnpu_error *error)
     return er_set(error, WNPU_E_AUDIO, "not a WAV file: it does not begin with RIFF and WAVE");
 }
 
-static int au_wav_format_chunk(au_wav *w, uint64_t offset, uint64_t size, wnpu_error *error)
+static int au_wav_format_chunk(au_wav *w, uint64_t size, wnpu_error *error)
 {
     /* the rest of a GUID whose first two bytes are a classic format tag */
     static const unsigned char guid[14] = {
         0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xaa, 0, 0x38, 0x9b, 0x71
     };
-    const unsigned char *p = w->data + offset + 8;
-    if (size > w->size - offset - 8) {
+    const unsigned char *p = w->data + 8;
+    if (size > w->size - 8) {
         return er_set(error, WNPU_E_AUDIO, "WAV: the file ends inside its fmt chunk");
     }
     if (size < 16) {
@@ -2988,95 +2995,134 @@ static int au_wav_format_chunk(au_wav *w, uint64_t offset, uint64_t size, wnpu_e
     return WNPU_OK;
 }
 
-/* Size of the samples in bytes according to the header. p is the data chunk; n is the number of
- * bytes from there on, at least AU_LOOKAHEAD + 8 unless the file ends. */
-static uint64_t au_wav_data_size(const au_wav *w, const unsigned char *p, size_t n)
+/* ---- WAV: a position in a file ---- */
+
+typedef struct au_wav_ahead {
+    wnpu_wav_reader *reader;
+    int64_t failure;          /* the negative value that read returned, or 0 */
+    int ended;                /* read returned 0 or failed */
+    unsigned char bytes[AU_LOOKAHEAD + 16];
+} au_wav_ahead;
+
+/* Reads up to n bytes that follow those read before. Returns how many; 0 at the end. */
+static size_t au_wav_fetch(au_wav_ahead *a, unsigned char *out, size_t n)
 {
-    uint64_t size = au_le32(p + 4);
-    n = n - 8 < AU_LOOKAHEAD ? n - 8 : AU_LOOKAHEAD;
-    if (size == UINT32_MAX) {
-        size = w->has_long_size && w->long_size > 0 ? w->long_size : AU_SIZE_UNKNOWN;
+    int64_t got = a->ended || n == 0 ? 0 : a->reader->read(a->reader->user, out, n);
+    if (got < 0 || (uint64_t)got > n) {
+        a->failure = got < 0 ? got : WNPU_E_ARGUMENT;
+        got = 0;
     }
-    if (size == 0 && n > 0 && !au_chunk_follows(p + 8, n)) {
-        size = AU_SIZE_UNKNOWN; /* never filled in */
-    }
-    return size;
+    a->ended = a->ended || (got == 0 && n > 0);
+    return (size_t)got;
 }
 
-/* Bytes from offset to the end of the file according to its header. */
-static uint64_t au_wav_counted(const au_wav *w, uint64_t offset)
+/* Reads ahead as far as possible. Returns the bytes in data. */
+static size_t au_wav_peek(au_wav *w)
 {
-    return w->riff_end > offset ? w->riff_end - offset : 0;
+    au_wav_ahead *a = w->ahead;
+    if (a != NULL) {
+        size_t got = 1;
+        memmove(a->bytes, w->data, (size_t)w->size);
+        w->data = a->bytes;
+        for (; got > 0; w->size += got) {
+            got = au_wav_fetch(a, a->bytes + w->size, sizeof a->bytes - (size_t)w->size);
+        }
+    }
+    return (size_t)w->size;
+}
+
+/* n <= w->size */
+static void au_wav_pass(au_wav *w, uint64_t n)
+{
+    w->data += n;
+    w->size -= n;
+    w->offset += n;
+}
+
+/* Advances by n bytes, or to the end of the file. */
+static void au_wav_skip(au_wav *w, uint64_t n)
+{
+    while (n > 0 && au_wav_peek(w) > 0) {
+        uint64_t step = n < w->size ? n : w->size;
+        au_wav_pass(w, step);
+        n -= step;
+    }
 }
 
 /* ---- WAV: the chunks of a file ---- */
 
-/* Reads the file header: the form type and where the file should end. */
-static void au_wav_begin(au_wav *w)
+/* Begins the data chunk at w->data: at least AU_LOOKAHEAD + 8 bytes unless the file ends. */
+static void au_wav_data_chunk(au_wav *w)
 {
-    uint32_t size = au_le32(w->data + 4);
-    w->riff_end = memcmp(w->data, "RIFF", 4) == 0 && size < AU_SIZE_GUESS ? (uint64_t)size + 8 : 0;
-}
-
-/* Returns the offset of the next chunk. A size that is too small was not updated by the recorder,
- * or is the low 32 bits of the real one: multiples of 2^32 are added. */
-static uint64_t au_wav_data_chunk(au_wav *w, uint64_t offset, unsigned *problems)
-{
-    const uint64_t begin = offset + 8, rest = w->size - begin;
-    uint64_t size = au_wav_data_size(w, w->data + offset, (size_t)(w->size - offset)), next = 0;
-    const int size_guessed = size >= AU_SIZE_GUESS && !w->has_long_size;
-    while (size < rest) {
-        const unsigned char *p = w->data + begin + size;
-        size_t n = (size_t)(rest - size), padding = au_padding(p, n, size);
-        next = begin + size + padding;
-        if (size == 0 || !au_samples_continue(p + padding, n - padding, au_wav_counted(w, next))) {
-            break;
-        }
-        *problems |= WNPU_WAV_LONGER;
-        size += (uint64_t)1 << 32;
+    uint64_t size = au_le32(w->data + 4);
+    size_t n = w->size - 8 < AU_LOOKAHEAD ? (size_t)w->size - 8 : AU_LOOKAHEAD;
+    if (size == UINT32_MAX) {
+        size = w->has_long_size && w->long_size > 0 ? w->long_size : AU_SIZE_UNKNOWN;
     }
-    if (size > rest && !size_guessed && (*problems & WNPU_WAV_LONGER) == 0) {
-        *problems |= WNPU_WAV_CUT;
+    if (size == 0 && n > 0 && !au_chunk_follows(w->data + 8, n)) {
+        size = AU_SIZE_UNKNOWN; /* never filled in */
     }
+    w->chunk = w->left = size;
+    w->size_guessed = size == AU_SIZE_UNKNOWN || (size >= AU_SIZE_GUESS && !w->has_long_size);
     w->has_data = 1;
-    if (w->audio_size == 0) {
-        w->audio = begin;
-        w->audio_size = size < rest ? size : rest;
-    } else if (size > 0) {
-        *problems |= WNPU_WAV_PARTS;
-    }
-    return size < rest ? next : w->size;
 }
 
-static int au_wav_chunks(au_wav *w, unsigned *problems, wnpu_error *error)
+/* Advances over chunks to the next data chunk that is not empty. Returns 1 when its samples come
+ * next, 0 at the end of the file, or a negative error. */
+static int au_wav_seek_data(au_wav *w, wnpu_error *error)
 {
-    uint64_t offset = 12;
-    while (offset <= w->size && w->size - offset >= 8) {
-        const unsigned char *p = w->data + offset;
-        uint64_t size = au_le32(p + 4), rest = w->size - offset - 8;
-        if (memcmp(p, "fmt ", 4) == 0 && !w->has_format) {
-            int status = au_wav_format_chunk(w, offset, size, error);
+    while (au_wav_peek(w) >= 8) {
+        uint64_t size = au_le32(w->data + 4);
+        if (memcmp(w->data, "fmt ", 4) == 0 && !w->has_format) {
+            int status = au_wav_format_chunk(w, size, error);
             if (status != WNPU_OK) {
                 return status;
             }
-        } else if (memcmp(p, "ds64", 4) == 0 && size >= 16 && rest >= 16) {
-            w->long_size = au_le64(p + 16);
+        } else if (memcmp(w->data, "ds64", 4) == 0 && size >= 16 && w->size >= 24) {
+            w->long_size = au_le64(w->data + 16);
             w->has_long_size = 1;
-        } else if (memcmp(p, "data", 4) == 0) {
-            offset = au_wav_data_chunk(w, offset, problems);
-            continue;
+        } else if (memcmp(w->data, "data", 4) == 0) {
+            if (!w->has_format && w->ahead != NULL) {
+                return er_set(error, WNPU_E_UNSUPPORTED, "WAV: the fmt chunk comes after the "
+                              "samples; read the file whole, with wnpu_wav_open()");
+            }
+            au_wav_data_chunk(w);
+            if (w->chunk > 0) {
+                au_wav_skip(w, 8);
+                (void)au_wav_peek(w);
+                return 1;
+            }
         }
-        if (size > rest) {
-            break;
-        }
-        offset += 8 + size;
-        offset += au_padding(w->data + offset, (size_t)(w->size - offset), size);
+        au_wav_skip(w, 8 + size);
+        (void)au_wav_peek(w);
+        au_wav_skip(w, au_padding(w->data, (size_t)w->size, size));
     }
-    if (!w->has_format) {
-        return er_set(error, WNPU_E_AUDIO, "WAV: there is no fmt chunk; the file is cut short or "
-                      "damaged");
+    return 0;
+}
+
+/* Whether samples continue where the size of the data chunk is used up. It was not updated by the
+ * recorder then, or is the low 32 bits of the real one: 2^32 are added. If not, the position is
+ * where the next chunk may begin. */
+static int au_wav_continues(au_wav *w)
+{
+    size_t n = au_wav_peek(w), padding = au_padding(w->data, n, w->chunk);
+    uint64_t at = w->offset + padding; /* and from there to the end according to the header: */
+    if (!au_samples_continue(w->data + padding, n - padding,
+                             w->riff_end > at ? w->riff_end - at : 0)) {
+        au_wav_skip(w, padding);
+        return 0;
     }
-    return WNPU_OK;
+    w->problems |= WNPU_WAV_LONGER;
+    w->left = (uint64_t)1 << 32;
+    w->chunk += w->left;
+    w->size_guessed = 1;
+    return 1;
+}
+
+/* Notes that the file has ended within its data chunk. */
+static void au_wav_ends(au_wav *w)
+{
+    w->problems |= w->size_guessed ? 0u : WNPU_WAV_CUT;
 }
 
 /* ---- WAV: what it holds ---- */
@@ -3132,6 +3178,10 @@ static int au_wav_sample(const au_wav *w)
 static int au_wav_describe(const au_wav *w, wnpu_audio *audio, size_t *frame, wnpu_error *error)
 {
     int format;
+    if (!w->has_format) {
+        return er_set(error, WNPU_E_AUDIO, "WAV: there is no fmt chunk; the file is cut short or "
+                      "damaged");
+    }
     if (w->channels < 1 || w->channels > AU_CHANNELS_MAX) {
         return er_set(error, WNPU_E_AUDIO, "WAV: %lu channels is outside 1..%lu",
                       (unsigned long)w->channels, (unsigned long)AU_CHANNELS_MAX);
@@ -3159,15 +3209,22 @@ static int au_wav_no_samples(const au_wav *w, wnpu_error *error)
                   w->has_data ? "its data chunk is empty" : "the file has no data chunk");
 }
 
-/* Checks for a WAV file. w holds at least the first 12 bytes, fewer only if the file is shorter. */
-static int au_wav_check(const au_wav *w, wnpu_error *error)
+/* Reads the file header: whether this is a WAV file, and where it should end. */
+static int au_wav_begin(au_wav *w, wnpu_error *error)
 {
-    if (w->size < 12 || (memcmp(w->data, "RIFF", 4) != 0 && memcmp(w->data, "RF64", 4) != 0 &&
-                         memcmp(w->data, "BW64", 4) != 0)) {
+    size_t n = au_wav_peek(w);
+    uint32_t size;
+    if (n < 12 || (memcmp(w->data, "RIFF", 4) != 0 && memcmp(w->data, "RF64", 4) != 0 &&
+                   memcmp(w->data, "BW64", 4) != 0)) {
         return au_wav_refuse_container(w, error);
     }
-    return memcmp(w->data + 8, "WAVE", 4) == 0 ? WNPU_OK : er_set(error, WNPU_E_AUDIO,
-           "a RIFF file, but not a WAV file");
+    if (memcmp(w->data + 8, "WAVE", 4) != 0) {
+        return er_set(error, WNPU_E_AUDIO, "a RIFF file, but not a WAV file");
+    }
+    size = au_le32(w->data + 4);
+    w->riff_end = memcmp(w->data, "RIFF", 4) == 0 && size < AU_SIZE_GUESS ? (uint64_t)size + 8 : 0;
+    au_wav_skip(w, 12);
+    return WNPU_OK;
 }
 
 /* Sets a warning; the status stays WNPU_OK. */
@@ -3182,12 +3239,40 @@ static void au_wav_warn(unsigned problems, wnpu_error *error)
     }
 }
 
+/* ---- WAV in memory ---- */
+
+/* Walks over the whole file: its fmt chunk may come last. *audio and *size receive the samples of
+ * the first data chunk that has some. */
+static int au_wav_walk(au_wav *w, const unsigned char **audio, uint64_t *size, wnpu_error *error)
+{
+    int more;
+    while ((more = au_wav_seek_data(w, error)) > 0) {
+        const unsigned char *begin = w->data;
+        uint64_t bytes;
+        do {
+            if (w->left > w->size) {
+                au_wav_ends(w);
+            }
+            au_wav_skip(w, w->left);
+            bytes = (uint64_t)(w->data - begin);
+        } while (au_wav_continues(w));
+        if (*size == 0) {
+            *audio = begin;
+            *size = bytes;
+        } else {
+            w->problems |= WNPU_WAV_PARTS;
+        }
+    }
+    return more;
+}
+
 /* *audio must come from wnpu_audio_init(): its size tells which fields the caller knows. On failure
  * it describes an empty recording. */
 WNPU_API int wnpu_wav_open(wnpu_audio *audio, const void *data, size_t size, wnpu_error *error)
 {
     const size_t known = offsetof(wnpu_audio, user) + sizeof(void *);
-    unsigned problems = 0;
+    const unsigned char *samples = NULL;
+    uint64_t bytes = 0;
     wnpu_audio found;
     size_t frame = 0;
     au_wav w;
@@ -3206,41 +3291,29 @@ WNPU_API int wnpu_wav_open(wnpu_audio *audio, const void *data, size_t size, wnp
     memset(&w, 0, sizeof w);
     w.data = data;
     w.size = size;
-    status = au_wav_check(&w, error);
-    if (status != WNPU_OK) {
-        return status;
-    }
-    au_wav_begin(&w);
-    status = au_wav_chunks(&w, &problems, error);
+    status = au_wav_begin(&w, error);
+    status = status == WNPU_OK ? au_wav_walk(&w, &samples, &bytes, error) : status;
     status = status == WNPU_OK ? au_wav_describe(&w, &found, &frame, error) : status;
     if (status != WNPU_OK) {
         return status;
     }
-    found.frames = w.audio_size / frame;
-    found.data = w.data + w.audio;
+    found.frames = bytes / frame;
+    found.data = samples;
     if (found.frames == 0) {
         return au_wav_no_samples(&w, error);
     }
     (void)er_export(audio, &found, sizeof found);
-    au_wav_warn(problems, error);
+    au_wav_warn(w.problems, error);
     return WNPU_OK;
 }
 
 /* ---- WAV from a stream ----
  *
- * Follows the rules above with a window of AU_LOOKAHEAD bytes in place of the whole file. */
+ * The same walk, with what was read ahead in place of the whole file. */
 typedef struct au_wav_state {
-    au_wav wav;               /* the header; w.data points to ahead while it is parsed */
-    uint64_t offset;          /* position of ahead[at] in the file */
-    uint64_t left;            /* bytes of the data chunk not yet read, or AU_SIZE_UNKNOWN */
-    uint64_t size;            /* bytes of the data chunk as far as known */
-    int64_t failure;          /* the negative value that read returned, or 0 */
-    uint32_t frame;           /* bytes per frame */
-    uint32_t size_guessed;           /* the file may end before the data chunk does */
-    uint32_t at, have;        /* bytes in ahead: position, end */
-    uint32_t ended;           /* read returned 0 or failed */
-    uint32_t open;
-    unsigned char ahead[AU_LOOKAHEAD + 16];
+    au_wav wav;
+    au_wav_ahead ahead;
+    size_t frame;             /* bytes per frame */
 } au_wav_state;
 
 typedef char au_wav_state_fits[sizeof(au_wav_state) <= sizeof((wnpu_wav_reader *)0)->work ? 1 : -1];
@@ -3253,120 +3326,17 @@ static au_wav_state *au_wav_state_of(wnpu_wav_reader *reader)
 }
 
 /* Reads up to n bytes. Returns how many; 0 at the end. */
-static size_t au_wav_get(wnpu_wav_reader *reader, unsigned char *out, size_t n)
+static size_t au_wav_get(au_wav *w, unsigned char *out, size_t n)
 {
-    au_wav_state *s = au_wav_state_of(reader);
-    int64_t got = 0;
-    if (s->have > s->at) {
-        got = s->have - s->at < n ? (int64_t)(s->have - s->at) : (int64_t)n;
-        memcpy(out, s->ahead + s->at, (size_t)got);
-        s->at += (uint32_t)got;
-    } else if (!s->ended && n > 0) {
-        got = reader->read(reader->user, out, n);
-        if (got < 0 || (uint64_t)got > n) {
-            s->failure = got < 0 ? got : WNPU_E_ARGUMENT;
-            got = 0;
-        }
-        s->ended = got == 0;
+    if (w->size == 0) {
+        n = au_wav_fetch(w->ahead, out, n);
+        w->offset += n;
+        return n;
     }
-    s->offset += (uint64_t)got;
-    return (size_t)got;
-}
-
-/* Refills ahead as far as possible. Returns the number of bytes from s->ahead on. */
-static size_t au_wav_peek(wnpu_wav_reader *reader)
-{
-    au_wav_state *s = au_wav_state_of(reader);
-    const size_t room = sizeof s->ahead;
-    memmove(s->ahead, s->ahead + s->at, s->have - s->at);
-    s->have -= s->at;
-    s->at = 0;
-    while (s->have < room && !s->ended) {
-        int64_t got = reader->read(reader->user, s->ahead + s->have, room - s->have);
-        if (got < 0 || (uint64_t)got > room - s->have) {
-            s->failure = got < 0 ? got : WNPU_E_ARGUMENT;
-            got = 0;
-        }
-        s->ended = got == 0;
-        s->have += (uint32_t)got;
-    }
-    return s->have;
-}
-
-static void au_wav_skip(wnpu_wav_reader *reader, uint64_t n)
-{
-    au_wav_state *s = au_wav_state_of(reader);
-    while (n > 0) {
-        size_t there = au_wav_peek(reader);
-        uint32_t step = n < there ? (uint32_t)n : (uint32_t)there;
-        if (step == 0) {
-            break;
-        }
-        s->at += step;
-        s->offset += step;
-        n -= step;
-    }
-}
-
-/* Advances over chunks to the next data chunk. Returns 1 when its samples come next, 0 at the end
- * of the file, or a negative error. */
-static int au_wav_seek_data(wnpu_wav_reader *reader, wnpu_error *error)
-{
-    au_wav_state *s = au_wav_state_of(reader);
-    au_wav *w = &s->wav;
-    size_t n;
-    while ((n = au_wav_peek(reader)) >= 8) {
-        const unsigned char *p = s->ahead;
-        uint64_t size = au_le32(p + 4);
-        w->data = p;
-        w->size = n;
-        if (memcmp(p, "fmt ", 4) == 0 && !w->has_format) {
-            int status = au_wav_format_chunk(w, 0, size, error);
-            if (status != WNPU_OK) {
-                return status;
-            }
-        } else if (memcmp(p, "ds64", 4) == 0 && size >= 16 && n >= 24) {
-            w->long_size = au_le64(p + 16);
-            w->has_long_size = 1;
-        } else if (memcmp(p, "data", 4) == 0) {
-            w->has_data = 1;
-            if (!w->has_format) {
-                return er_set(error, WNPU_E_UNSUPPORTED, "WAV: the fmt chunk comes after the "
-                              "samples; read the file whole, with wnpu_wav_open()");
-            }
-            s->left = s->size = au_wav_data_size(w, p, n);
-            s->size_guessed = s->size >= AU_SIZE_GUESS && !w->has_long_size;
-            if (s->size > 0) {
-                au_wav_skip(reader, 8);
-                return au_wav_peek(reader) > 0;
-            }
-        }
-        au_wav_skip(reader, 8 + size);
-        n = au_wav_peek(reader);
-        au_wav_skip(reader, au_padding(s->ahead, n, size));
-    }
-    return 0;
-}
-
-enum { AU_END, AU_SAME_CHUNK, AU_NEW_CHUNK };
-
-/* Decides what follows once the size of the data chunk is used up: AU_END, AU_SAME_CHUNK,
- * AU_NEW_CHUNK. */
-static int au_wav_after_data(wnpu_wav_reader *reader)
-{
-    au_wav_state *s = au_wav_state_of(reader);
-    size_t n = au_wav_peek(reader);
-    size_t padding = au_padding(s->ahead, n, s->size);
-    if (au_samples_continue(s->ahead + padding, n - padding,
-                            au_wav_counted(&s->wav, s->offset + padding))) {
-        reader->problems |= WNPU_WAV_LONGER;
-        s->left = (uint64_t)1 << 32;
-        s->size += s->left;
-        s->size_guessed = 1;
-        return AU_SAME_CHUNK;
-    }
-    au_wav_skip(reader, padding);
-    return au_wav_seek_data(reader, NULL) > 0 ? AU_NEW_CHUNK : AU_END;
+    n = n < w->size ? n : (size_t)w->size;
+    memcpy(out, w->data, n);
+    au_wav_pass(w, n);
+    return n;
 }
 
 /* The read callback of the recording. */
@@ -3374,26 +3344,27 @@ static int64_t au_wav_read(void *user, void *buffer, size_t max_frames)
 {
     wnpu_wav_reader *reader = user;
     au_wav_state *s = au_wav_state_of(reader);
+    au_wav *w = &s->wav;
     unsigned char *out = buffer;
     size_t frame = s->frame, want = max_frames * frame, got = 0, n = 1;
     while (want > 0 && n > 0 && (got == 0 || got % frame != 0)) {
-        if (s->left == 0) {
-            int more = au_wav_after_data(reader);
-            got -= more != AU_SAME_CHUNK ? got % frame : 0; /* ended within a frame */
-            if (more == AU_END || (got > 0 && got % frame == 0)) {
+        if (w->left == 0 && !au_wav_continues(w)) {
+            got -= got % frame; /* ended within a frame */
+            if (au_wav_seek_data(w, NULL) <= 0 || got > 0) {
                 break;
             }
         }
-        n = au_wav_get(reader, out + got, want - got < s->left ? want - got : (size_t)s->left);
+        n = au_wav_get(w, out + got, want - got < w->left ? want - got : (size_t)w->left);
         got += n;
-        s->left -= s->left != AU_SIZE_UNKNOWN ? n : 0;
+        w->left -= w->left != AU_SIZE_UNKNOWN ? n : 0;
     }
-    if (n == 0 && s->left > 0 && s->left != AU_SIZE_UNKNOWN && !s->size_guessed) {
-        reader->problems |= WNPU_WAV_CUT;
+    if (n == 0 && w->left > 0) {
+        au_wav_ends(w);
     }
+    reader->problems |= w->problems;
     got /= frame;
     reader->frames += got;
-    return got > 0 || s->failure == 0 ? (int64_t)got : s->failure;
+    return got > 0 || s->ahead.failure == 0 ? (int64_t)got : s->ahead.failure;
 }
 
 WNPU_API void wnpu_wav_reader_init(wnpu_wav_reader *reader, size_t struct_size)
@@ -3408,6 +3379,7 @@ WNPU_API int wnpu_wav_reader_open(wnpu_wav_reader *reader, wnpu_audio *audio, wn
     const size_t known = offsetof(wnpu_audio, user) + sizeof(void *);
     wnpu_audio found;
     au_wav_state *s;
+    au_wav *w;
     size_t frame = 0;
     int status;
     er_clear(error);
@@ -3426,35 +3398,31 @@ WNPU_API int wnpu_wav_reader_open(wnpu_wav_reader *reader, wnpu_audio *audio, wn
     }
     s = au_wav_state_of(reader);
     memset(s, 0, sizeof *s);
+    s->ahead.reader = reader;
+    w = &s->wav;
+    w->ahead = &s->ahead;
+    w->data = s->ahead.bytes;
     reader->problems = 0;
     reader->frames = 0;
     wnpu_audio_init(audio, audio->struct_size);
     wnpu_audio_init(&found, sizeof found);
     found.struct_size = audio->struct_size;
-    s->wav.size = au_wav_peek(reader);
-    s->wav.data = s->ahead;
-    status = au_wav_check(&s->wav, error);
+    status = au_wav_begin(w, error);
     if (status != WNPU_OK) {
         return status;
     }
-    au_wav_begin(&s->wav);
-    au_wav_skip(reader, 12);
-    status = au_wav_seek_data(reader, error);
+    status = au_wav_seek_data(w, error);
     if (status < 0) {
         return status;
     }
-    if (!s->wav.has_format) {
-        return er_set(error, WNPU_E_AUDIO, "WAV: there is no fmt chunk; the file is cut short or "
-                      "damaged");
-    }
-    if (au_wav_describe(&s->wav, &found, &frame, error) != WNPU_OK) {
+    if (au_wav_describe(w, &found, &frame, error) != WNPU_OK) {
         return WNPU_E_AUDIO;
     }
-    if (status == 0 || s->have - s->at < frame) {
-        return au_wav_no_samples(&s->wav, error);
+    if (status == 0 || w->size < frame) {
+        return au_wav_no_samples(w, error);
     }
-    s->frame = (uint32_t)frame;
-    found.frames = s->left == AU_SIZE_UNKNOWN || s->size_guessed ? 0 : s->left / frame;
+    s->frame = frame;
+    found.frames = w->size_guessed ? 0 : w->left / frame;
     found.read = au_wav_read;
     found.user = reader;
     (void)er_export(audio, &found, sizeof found);
