@@ -278,19 +278,8 @@ static int er_is_known(const void *theirs, size_t our_size)
     return 1;
 }
 
-/* A configuration structure: the known part is copied over defaults; a longer one must hold zeros
- * where we know nothing. */
-static int er_import(void *ours, size_t our_size, const void *theirs, uint32_t their_size)
-{
-    if (!er_is_known(theirs, our_size)) {
-        return WNPU_E_VERSION;
-    }
-    memcpy(ours, theirs, their_size < our_size ? their_size : our_size);
-    return WNPU_OK;
-}
-
-/* The other way round, and for structures that do not tell their size: fills *theirs as far as it
- * goes; what is beyond ours becomes 0. */
+/* Fills a structure of its user, which need not tell its size, as far as it goes; what is beyond
+ * ours becomes 0. */
 static int er_fill(void *theirs, size_t their_size, const void *ours, size_t our_size)
 {
     if (!er_is_size(their_size, our_size)) {
@@ -350,6 +339,24 @@ static void er_clear(wnpu_error *error)
     }
 }
 
+/* Reads a structure of its user, NULL for none: the part that we know is copied over ours, which
+ * has the defaults. A longer one must hold zeros where we know nothing. Errors: E_VERSION. */
+static int er_import(void *ours, size_t our_size, const void *theirs, const char *type,
+                     wnpu_error *error)
+{
+    uint32_t size;
+    if (theirs == NULL) {
+        return WNPU_OK;
+    }
+    memcpy(&size, theirs, sizeof size);
+    if (!er_is_known(theirs, our_size)) {
+        return er_set(error, WNPU_E_VERSION, "%s: struct_size %u or a field beyond it is unknown "
+                      "to this library; fill it with %s_init() first", type, (unsigned)size, type);
+    }
+    memcpy(ours, theirs, size < our_size ? size : our_size);
+    return WNPU_OK;
+}
+
 __attribute__((format(printf, 4, 5)))
 static void er_log(wnpu_log_fn log, void *user, wnpu_log_level level, const char *format, ...)
 {
@@ -361,6 +368,34 @@ static void er_log(wnpu_log_fn log, void *user, wnpu_log_level level, const char
         va_end(args);
         log(user, level, text);
     }
+}
+
+/* ---- numbers in files, and random ones ---- */
+
+/* Little-endian integers at any address. */
+WNPU_INLINE uint32_t er_u16(const unsigned char *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8;
+}
+
+WNPU_INLINE uint32_t er_u32(const unsigned char *p)
+{
+    return er_u16(p) | er_u16(p + 2) << 16;
+}
+
+WNPU_INLINE uint64_t er_u64(const unsigned char *p)
+{
+    return er_u32(p) | (uint64_t)er_u32(p + 4) << 32;
+}
+
+/* SplitMix64 (Steele, Lea and Flood, 2014) as a counter-based generator: a draw does not depend on
+ * the draws before it. */
+static uint64_t er_random(uint64_t seed, uint64_t counter)
+{
+    uint64_t z = seed + (counter + 1) * 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
 }
 
 /* ---- the floating-point environment ----
@@ -2072,21 +2107,6 @@ typedef struct au_stream {
 
 static const unsigned char au_widths[] = {4, 2, 1, 2, 3, 4, 4, 8, 1, 1}; /* wnpu_sample_format */
 
-static uint32_t au_le16(const unsigned char *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8;
-}
-
-static uint32_t au_le32(const unsigned char *p)
-{
-    return au_le16(p) | au_le16(p + 2) << 16;
-}
-
-static uint64_t au_le64(const unsigned char *p)
-{
-    return (uint64_t)au_le32(p) | (uint64_t)au_le32(p + 4) << 32;
-}
-
 /* Every integer format is converted with its sign in bit 31. */
 static float au_from_int(uint32_t bits)
 {
@@ -2146,15 +2166,15 @@ WNPU_INLINE float au_sample(const unsigned char *p, int32_t format, float gain)
         memcpy(&bits16, p, sizeof bits16);
         return au_from_int((uint32_t)bits16 << 16);
     case WNPU_SAMPLE_U8: return au_from_int((uint32_t)(p[0] ^ 0x80u) << 24);
-    case WNPU_SAMPLE_S16LE: return au_from_int(au_le16(p) << 16);
-    case WNPU_SAMPLE_S24LE: return au_from_int(au_le16(p) << 8 | (uint32_t)p[2] << 24);
-    case WNPU_SAMPLE_S32LE: return au_from_int(au_le32(p));
+    case WNPU_SAMPLE_S16LE: return au_from_int(er_u16(p) << 16);
+    case WNPU_SAMPLE_S24LE: return au_from_int(er_u16(p) << 8 | (uint32_t)p[2] << 24);
+    case WNPU_SAMPLE_S32LE: return au_from_int(er_u32(p));
     case WNPU_SAMPLE_F32LE:
-        bits = au_le32(p);
+        bits = er_u32(p);
         memcpy(&f, &bits, sizeof f);
         return au_from_float(f * gain);
     case WNPU_SAMPLE_F64LE:
-        bits64 = au_le64(p);
+        bits64 = er_u64(p);
         memcpy(&d, &bits64, sizeof d);
         return au_from_double(d * (double)gain);
     case WNPU_SAMPLE_ALAW: return au_from_int(au_alaw(p[0]) << 16);
@@ -2300,12 +2320,12 @@ static double au_raw_float(const unsigned char *p, int32_t format)
     double d;
     float f;
     if (format == WNPU_SAMPLE_F64LE) {
-        bits64 = au_le64(p);
+        bits64 = er_u64(p);
         memcpy(&d, &bits64, sizeof d);
         return d;
     }
     if (format == WNPU_SAMPLE_F32LE) {
-        bits = au_le32(p);
+        bits = er_u32(p);
         memcpy(&f, &bits, sizeof f);
     } else {
         memcpy(&f, p, sizeof f);
@@ -2689,13 +2709,8 @@ static int au_import(wnpu_audio *ours, const wnpu_audio *audio, wnpu_error *erro
     if (audio == NULL) {
         return er_set(error, WNPU_E_ARGUMENT, "audio is NULL");
     }
-    status = er_import(ours, sizeof *ours, audio, audio->struct_size);
-    if (status != WNPU_OK) {
-        return er_set(error, status, "audio: struct_size %lu or a field beyond it is unknown to "
-                      "this library; fill the structure with wnpu_audio_init() first",
-                      (unsigned long)audio->struct_size);
-    }
-    return au_check(ours, error);
+    status = er_import(ours, sizeof *ours, audio, "wnpu_audio", error);
+    return status == WNPU_OK ? au_check(ours, error) : status;
 }
 
 /* Opens a recording in place of the current one. data or the reader must stay valid while the
@@ -2900,7 +2915,7 @@ static int au_chunk_follows(const unsigned char *p, size_t n)
     size_t at = 0;
     int kind = au_is_chunk(p, n);
     while (kind == 1) {
-        uint64_t size = au_le32(p + at + 4);
+        uint64_t size = er_u32(p + at + 4);
         if (size > n - at - 8) {
             return 0;
         }
@@ -2923,7 +2938,7 @@ static int au_samples_continue(const unsigned char *p, size_t n, uint64_t counte
     size_t i = 0;
     n = n < AU_LOOKAHEAD ? n : AU_LOOKAHEAD;
     if (n < 8 || au_chunk_follows(p, n) ||
-        (au_is_chunk(p, n) == 1 && counted >= 8 && au_le32(p + 4) <= counted - 8)) {
+        (au_is_chunk(p, n) == 1 && counted >= 8 && er_u32(p + 4) <= counted - 8)) {
         return 0;
     }
     while (n < AU_LOOKAHEAD && i < n && p[i] == 0) {
@@ -2973,11 +2988,11 @@ static int au_wav_format_chunk(au_wav *w, uint64_t size, wnpu_error *error)
         return er_set(error, WNPU_E_AUDIO, "WAV: the fmt chunk has %u bytes instead of 16 or more",
                       (unsigned)size);
     }
-    w->tag = au_le16(p);
-    w->channels = au_le16(p + 2);
-    w->rate = au_le32(p + 4);
-    w->align = au_le16(p + 12);
-    w->bits = au_le16(p + 14);
+    w->tag = er_u16(p);
+    w->channels = er_u16(p + 2);
+    w->rate = er_u32(p + 4);
+    w->align = er_u16(p + 12);
+    w->bits = er_u16(p + 14);
     w->layout = 0;
     if (w->tag == 0xfffe) {
         if (size < 40) {
@@ -2988,8 +3003,8 @@ static int au_wav_format_chunk(au_wav *w, uint64_t size, wnpu_error *error)
             return er_set(error, WNPU_E_AUDIO, "WAV: unknown EXTENSIBLE sub-format; convert it to "
                           "PCM");
         }
-        w->tag = au_le16(p + 24);
-        w->layout = au_le32(p + 20);
+        w->tag = er_u16(p + 24);
+        w->layout = er_u32(p + 20);
     }
     w->has_format = 1;
     return WNPU_OK;
@@ -3054,7 +3069,7 @@ static void au_wav_skip(au_wav *w, uint64_t n)
 /* Begins the data chunk at w->data: at least AU_LOOKAHEAD + 8 bytes unless the file ends. */
 static void au_wav_data_chunk(au_wav *w)
 {
-    uint64_t size = au_le32(w->data + 4);
+    uint64_t size = er_u32(w->data + 4);
     size_t n = w->size - 8 < AU_LOOKAHEAD ? (size_t)w->size - 8 : AU_LOOKAHEAD;
     if (size == UINT32_MAX) {
         size = w->has_long_size && w->long_size > 0 ? w->long_size : AU_SIZE_UNKNOWN;
@@ -3072,14 +3087,14 @@ static void au_wav_data_chunk(au_wav *w)
 static int au_wav_seek_data(au_wav *w, wnpu_error *error)
 {
     while (au_wav_peek(w) >= 8) {
-        uint64_t size = au_le32(w->data + 4);
+        uint64_t size = er_u32(w->data + 4);
         if (memcmp(w->data, "fmt ", 4) == 0 && !w->has_format) {
             int status = au_wav_format_chunk(w, size, error);
             if (status != WNPU_OK) {
                 return status;
             }
         } else if (memcmp(w->data, "ds64", 4) == 0 && size >= 16 && w->size >= 24) {
-            w->long_size = au_le64(w->data + 16);
+            w->long_size = er_u64(w->data + 16);
             w->has_long_size = 1;
         } else if (memcmp(w->data, "data", 4) == 0) {
             if (!w->has_format && w->ahead != NULL) {
@@ -3221,7 +3236,7 @@ static int au_wav_begin(au_wav *w, wnpu_error *error)
     if (memcmp(w->data + 8, "WAVE", 4) != 0) {
         return er_set(error, WNPU_E_AUDIO, "a RIFF file, but not a WAV file");
     }
-    size = au_le32(w->data + 4);
+    size = er_u32(w->data + 4);
     w->riff_end = memcmp(w->data, "RIFF", 4) == 0 && size < AU_SIZE_GUESS ? (uint64_t)size + 8 : 0;
     au_wav_skip(w, 12);
     return WNPU_OK;
@@ -9743,6 +9758,18 @@ static const char *tk_line(const char **text, size_t *length)
     return *length > 0 ? line : NULL;
 }
 
+/* The text without the spaces around it. */
+static const char *tk_trim(const char *text, size_t *length)
+{
+    size_t n = *length;
+    for (; n > 0 && *text == ' '; text++, n--) {
+    }
+    for (; n > 0 && text[n - 1] == ' '; n--) {
+    }
+    *length = n;
+    return text;
+}
+
 /* ---- languages ---- */
 
 #define TK_LANGUAGES 100
@@ -11583,21 +11610,6 @@ typedef struct mf_team {
 
 /* ---- bytes ---- */
 
-WNPU_INLINE uint32_t mf_u16(const unsigned char *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8;
-}
-
-WNPU_INLINE uint32_t mf_u32(const unsigned char *p)
-{
-    return mf_u16(p) | mf_u16(p + 2) << 16;
-}
-
-WNPU_INLINE uint64_t mf_u64(const unsigned char *p)
-{
-    return mf_u32(p) | (uint64_t)mf_u32(p + 4) << 32;
-}
-
 /* Makes untrusted text printable for a message: characters other than printable ASCII become '?'.
  * out has size bytes. */
 static const char *mf_printable(char *out, size_t size, const void *bytes, size_t length)
@@ -11675,7 +11687,7 @@ static int mf_read_u32(mf_loader *l, const char *what, uint32_t *value)
     const unsigned char *bytes;
     int status = mf_need(l, 4, what, &bytes);
     if (status == WNPU_OK) {
-        *value = mf_u32(bytes);
+        *value = er_u32(bytes);
         mf_used(l, 4);
     }
     return status;
@@ -11687,7 +11699,7 @@ static void mf_read_floats(const unsigned char *in, float *out, size_t n)
 {
     size_t i;
     for (i = 0; i < n; i++) {
-        out[i] = mt_float(mf_u32(in + 4 * i));
+        out[i] = mt_float(er_u32(in + 4 * i));
     }
 }
 
@@ -11790,7 +11802,7 @@ static int mf_magic(mf_loader *l)
         }
     }
     /* safetensors: 8 bytes with the length of a JSON header, then the header */
-    if (n > 8 && bytes[8] == '{' && mf_u32(bytes + 4) == 0 && mf_u32(bytes) < l->source.size) {
+    if (n > 8 && bytes[8] == '{' && er_u32(bytes + 4) == 0 && er_u32(bytes) < l->source.size) {
         what = "a safetensors file";
     }
     if (what != NULL) {
@@ -11798,10 +11810,10 @@ static int mf_magic(mf_loader *l)
                       "ggml-*.bin file of whisper.cpp, or examples/pack/pack.c to convert one of "
                       "Hugging Face", what);
     }
-    if (mf_u32(bytes) != 0x67676d6cu) {
+    if (er_u32(bytes) != 0x67676d6cu) {
         return er_set(l->error, WNPU_E_MODEL, "the file begins with 0x%08x, expected 0x67676d6c: "
                       "not a ggml Whisper model; use a ggml-*.bin file of whisper.cpp",
-                      (unsigned)mf_u32(bytes));
+                      (unsigned)er_u32(bytes));
     }
     mf_used(l, 4);
     return WNPU_OK;
@@ -12092,9 +12104,9 @@ static int mf_tensor_header(mf_loader *l)
     if (status != WNPU_OK) {
         return status;
     }
-    n_dims = mf_u32(bytes);
-    length = mf_u32(bytes + 4);
-    type = mf_u32(bytes + 8);
+    n_dims = er_u32(bytes);
+    length = er_u32(bytes + 4);
+    type = er_u32(bytes + 8);
     if (n_dims < 1 || n_dims > 4 || length < 1 || length > MF_MAX_NAME) {
         return er_set(l->error, WNPU_E_MODEL, "the tensor at byte %llu has %ld dimensions and a "
                       "name of %ld bytes, expected 1 to 4 and 1 to %u; the file is damaged",
@@ -12107,7 +12119,7 @@ static int mf_tensor_header(mf_loader *l)
         return status;
     }
     for (i = 0; i < n_dims; i++) {
-        ne[i] = mf_u32(bytes + 4 * i);
+        ne[i] = er_u32(bytes + 4 * i);
     }
     memcpy(name, bytes + 4 * n_dims, length);
     name[length] = '\0';
@@ -13074,7 +13086,7 @@ static uint64_t mf_checksum(const void *data, size_t size)
     if (size >= 32) {
         for (; end - p >= 32; p += 32) {
             for (i = 0; i < 4; i++) {
-                lane[i] = mf_round(lane[i], mf_u64(p + 8 * i));
+                lane[i] = mf_round(lane[i], er_u64(p + 8 * i));
             }
         }
         h = mf_rotate_left(lane[0], 1) + mf_rotate_left(lane[1], 7) + mf_rotate_left(lane[2], 12) +
@@ -13085,10 +13097,10 @@ static uint64_t mf_checksum(const void *data, size_t size)
     }
     h += size;
     for (; end - p >= 8; p += 8) {
-        h = mf_rotate_left(h ^ mf_round(0, mf_u64(p)), 27) * MF_XX1 + MF_XX4;
+        h = mf_rotate_left(h ^ mf_round(0, er_u64(p)), 27) * MF_XX1 + MF_XX4;
     }
     if (end - p >= 4) {
-        h = mf_rotate_left(h ^ mf_u32(p) * MF_XX1, 23) * MF_XX2 + MF_XX3;
+        h = mf_rotate_left(h ^ er_u32(p) * MF_XX1, 23) * MF_XX2 + MF_XX3;
         p += 4;
     }
     for (; p < end; p++) {
@@ -13110,11 +13122,11 @@ static size_t mf_pack_data_at(uint32_t n_sections)
 /* Checks the fixed part of the header at h. *data_at receives the start of the data. */
 static int mf_pack_start(mf_loader *l, const unsigned char *h, size_t *data_at)
 {
-    uint32_t version = mf_u32(h + 8), n = mf_u32(h + 40);
-    uint64_t size = mf_u64(h + 16);
-    if (mf_u32(h + 12) != MF_PACK_MARK) {
+    uint32_t version = er_u32(h + 8), n = er_u32(h + 40);
+    uint64_t size = er_u64(h + 16);
+    if (er_u32(h + 12) != MF_PACK_MARK) {
         return er_set(l->error, WNPU_E_UNSUPPORTED, "the pack's byte order is 0x%08x, expected "
-                      "0x%08x; pack the model again for this machine", (unsigned)mf_u32(h + 12),
+                      "0x%08x; pack the model again for this machine", (unsigned)er_u32(h + 12),
                       MF_PACK_MARK);
     }
     if (version != MF_PACK_VERSION) {
@@ -13129,10 +13141,10 @@ static int mf_pack_start(mf_loader *l, const unsigned char *h, size_t *data_at)
                       (unsigned long long)l->source.size, (unsigned long long)size);
     }
     *data_at = n <= MF_MAX_SECTIONS ? mf_pack_data_at(n) : 0;
-    if (*data_at == 0 || mf_u64(h + 32) != *data_at || *data_at > size) {
+    if (*data_at == 0 || er_u64(h + 32) != *data_at || *data_at > size) {
         return er_set(l->error, WNPU_E_MODEL, "the pack's header claims %lu sections and data at "
                       "byte %llu of %llu; it is damaged", (unsigned long)n,
-                      (unsigned long long)mf_u64(h + 32), (unsigned long long)size);
+                      (unsigned long long)er_u64(h + 32), (unsigned long long)size);
     }
     return WNPU_OK;
 }
@@ -13153,15 +13165,15 @@ static int mf_pack_header(mf_loader *l, const unsigned char **h, size_t *data_at
         return status;
     }
     is = mf_checksum(*h + 32, *data_at - 32);
-    should = mf_u64(*h + 24);
+    should = er_u64(*h + 24);
     if (is != should) {
         return er_set(l->error, WNPU_E_MODEL, "the pack's header has checksum %016llx, expected "
                       "%016llx; it is damaged, get it again", (unsigned long long)is,
                       (unsigned long long)should);
     }
-    l->n_base = mf_u32(*h + 84);
-    l->vocab_bytes = mf_u64(*h + 88);
-    l->weight_type = mf_u32(*h + 96);
+    l->n_base = er_u32(*h + 84);
+    l->vocab_bytes = er_u64(*h + 88);
+    l->weight_type = er_u32(*h + 96);
     if (l->n_base > TK_MAX_VOCAB || l->vocab_bytes > TK_MAX_BYTES ||
         !mf_is_type(l->weight_type)) {
         return er_set(l->error, WNPU_E_MODEL, "the pack claims %lu tokens of %llu bytes and "
@@ -13190,7 +13202,7 @@ static void mf_pack_entry(const mf_loader *l, uint32_t section, size_t data_at,
 /* Checks the table of sections in header h against the measured layout. */
 static int mf_pack_table(const mf_loader *l, const unsigned char *h, size_t data_at)
 {
-    uint32_t i, n = mf_u32(h + 40);
+    uint32_t i, n = er_u32(h + 40);
     unsigned char entry[MF_PACK_ENTRY];
     char shown[MF_SECTION_NAME + 1];
     for (i = 0; i < l->n_sections && i < n; i++) {
@@ -13201,10 +13213,10 @@ static int mf_pack_table(const mf_loader *l, const unsigned char *h, size_t data
                                                                  MF_SECTION_NAME));
             return er_set(l->error, WNPU_E_MODEL, "section %u of the pack is '%s', %llu bytes at "
                           "%llu, expected '%s', %llu at %llu; pack the model again", (unsigned)i,
-                          shown, (unsigned long long)mf_u64(row + 48),
-                          (unsigned long long)mf_u64(row + 40), l->sections[i].name,
-                          (unsigned long long)mf_u64(entry + 48),
-                          (unsigned long long)mf_u64(entry + 40));
+                          shown, (unsigned long long)er_u64(row + 48),
+                          (unsigned long long)er_u64(row + 40), l->sections[i].name,
+                          (unsigned long long)er_u64(entry + 48),
+                          (unsigned long long)er_u64(entry + 40));
         }
     }
     if (n != l->n_sections || l->source.size - data_at != l->data.used ||
@@ -13286,25 +13298,25 @@ static int mf_verify(const wnpu_model *m, wnpu_error *error)
 {
     const unsigned char *h = m->image;
     size_t data_at = m->image_size - m->data_size;
-    uint32_t i, n = mf_u32(h + 40);
+    uint32_t i, n = er_u32(h + 40);
     char shown[MF_SECTION_NAME + 1];
-    if (mf_checksum(h + 32, data_at - 32) != mf_u64(h + 24) || mf_pack_data_at(n) != data_at) {
+    if (mf_checksum(h + 32, data_at - 32) != er_u64(h + 24) || mf_pack_data_at(n) != data_at) {
         return er_set(error, WNPU_E_MODEL, "the header of the pack is damaged; get it again");
     }
     for (i = 0; i < n; i++) {
         const unsigned char *row = h + MF_PACK_HEADER + (size_t)i * MF_PACK_ENTRY;
-        uint64_t at = mf_u64(row + 40), bytes = mf_u64(row + 48), is;
+        uint64_t at = er_u64(row + 40), bytes = er_u64(row + 48), is;
         if (at > m->image_size || bytes > m->image_size - at) {
             return er_set(error, WNPU_E_MODEL, "the header of the pack changed; get it again");
         }
         is = mf_checksum(h + at, (size_t)bytes);
-        if (is != mf_u64(row + 56)) {
+        if (is != er_u64(row + 56)) {
             (void)mf_printable(shown, sizeof shown, row, strnlen((const char *)row,
                                                                  MF_SECTION_NAME));
             return er_set(error, WNPU_E_MODEL, "section '%s' of the pack, %llu bytes at byte %llu, "
                           "has checksum %016llx, expected %016llx; it is damaged, get it again",
                           shown, (unsigned long long)bytes, (unsigned long long)at,
-                          (unsigned long long)is, (unsigned long long)mf_u64(row + 56));
+                          (unsigned long long)is, (unsigned long long)er_u64(row + 56));
         }
     }
     return WNPU_OK;
@@ -13495,10 +13507,8 @@ static int mf_check_args(wnpu_model **model, const wnpu_model_config *config,
     }
     *model = NULL;
     wnpu_model_config_init(ours, sizeof *ours);
-    if (config != NULL && er_import(ours, sizeof *ours, config, config->struct_size) != WNPU_OK) {
-        return er_set(error, WNPU_E_VERSION, "struct_size %u of the model configuration is wrong "
-                      "or sets fields unknown to this library; use wnpu_model_config_init()",
-                      (unsigned)config->struct_size);
+    if (er_import(ours, sizeof *ours, config, "wnpu_model_config", error) != WNPU_OK) {
+        return WNPU_E_VERSION;
     }
     if (config != NULL &&
         config->struct_size < offsetof(wnpu_model_config, threads) + sizeof config->threads) {
@@ -15959,10 +15969,7 @@ static int lr_add_phrase(lr_trie *t, const tk_vocab *v, const char *text, int32_
     int32_t tokens[LR_MAX_TOKENS];
     size_t length = strlen(text);
     int how, space, status = WNPU_OK;
-    for (; *text == ' '; text++, length--) {
-    }
-    for (; length > 0 && text[length - 1] == ' '; length--) {
-    }
+    text = tk_trim(text, &length);
     if (length == 0 || length > sizeof spaced - 2) {
         return WNPU_E_ARGUMENT;
     }
@@ -16437,21 +16444,12 @@ static void se_languages(de_decoder *d, float *probability /* [n_languages] */, 
     }
 }
 
-/* ---- random numbers ----
- * SplitMix64 (Steele, Lea and Flood, 2014) as a counter-based generator: a draw does not depend on
- * the number of draws before it. */
-static uint64_t se_mix(uint64_t seed, uint64_t counter)
-{
-    uint64_t z = seed + (counter + 1) * 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
+/* ---- random numbers ---- */
 
 /* 0 <= u < 1 in steps of 2^-24. */
 static float se_uniform(uint64_t seed, uint32_t id, size_t position)
 {
-    return (float)(se_mix(se_mix(seed, id), position) >> 40) * (1.0f / 16777216.0f);
+    return (float)(er_random(er_random(seed, id), position) >> 40) * (1.0f / 16777216.0f);
 }
 
 /* Samples a token: inverse of the cumulative sum of exp(logits) at u, skipping whole blocks by
@@ -20912,19 +20910,6 @@ WNPU_RARE static void ou_json(ou_out *o, const rs_store *store, const tk_vocab *
 
 /* ---- OpenAI's verbose_json ---- */
 
-/* The text without the spaces around it. */
-static void ou_json_trimmed(ou_out *o, const char *text, size_t length)
-{
-    while (length > 0 && *text == ' ') {
-        text++;
-        length--;
-    }
-    while (length > 0 && text[length - 1] == ' ') {
-        length--;
-    }
-    ou_json_string(o, text, length);
-}
-
 /* The text of all segments as one string, without the space before the first. */
 static void ou_verbose_text(ou_out *o, const rs_store *store)
 {
@@ -20964,12 +20949,14 @@ static void ou_verbose_segment(ou_out *o, const wnpu_segment *s, size_t index)
 /* Words of all segments in one list, as OpenAI's server writes them. */
 static void ou_verbose_words(ou_out *o, const rs_store *store)
 {
+    const char *text;
     size_t i, k, n = 0;
     wnpu_word w;
     for (i = 0; i < store->count; i++) {
         for (k = 0; rs_get_word(store, i, k, &w) == WNPU_OK; k++) {
             ou_text(o, n++ > 0 ? ",\n  {\"word\": " : ",\n \"words\": [\n  {\"word\": ");
-            ou_json_trimmed(o, w.text, w.text_length);
+            text = tk_trim(w.text, &w.text_length);
+            ou_json_string(o, text, w.text_length);
             ou_json_times(o, ", ", w.t0_ms, w.t1_ms);
             ou_json_speaker(o, w.speaker);
             ou_text(o, "}");
@@ -22015,15 +22002,8 @@ static void wr_write_segment(wr_job *job, const wnpu_segment *s)
     ly_atom text;
     wr_cue c;
     memset(&text, 0, sizeof text);
-    text.text = s->text;
     text.length = s->text_length;
-    while (text.length > 0 && text.text[text.length - 1] == ' ') {
-        text.length--;
-    }
-    while (text.length > 0 && text.text[0] == ' ') {
-        text.text++;
-        text.length--;
-    }
+    text.text = tk_trim(s->text, &text.length);
     memset(&c, 0, sizeof c);
     c.t0_ms = s->t0_ms;
     c.t1_ms = s->t1_ms;
@@ -23002,17 +22982,13 @@ typedef struct np_bridge {
 
 /* ---- checksums: modulo 2^32, so independent of the order of summation ---- */
 
-/* The r of all checksums: splitmix64 (S. Vigna), made odd. An odd r[i] has an inverse modulo 2^32,
- * so a single wrong sum always changes the checksum; several are missed with probability 2^-32. */
+/* The r of all checksums: random and odd. An odd r[i] has an inverse modulo 2^32, so a single wrong
+ * sum always changes the checksum; several are missed with probability 2^-32. */
 static void np_randomise(uint32_t *r, size_t n)
 {
-    uint64_t state = UINT64_C(0x77687370);
     size_t i;
     for (i = 0; i < n; i++) {
-        uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
-        z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-        z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-        r[i] = (uint32_t)(z ^ z >> 31) | 1u;
+        r[i] = (uint32_t)er_random(0x77687370u, i) | 1u;
     }
 }
 
@@ -27958,7 +27934,7 @@ static void wd_options(const ru_run *r, float temperature, uint64_t attempt, se_
         o->max_tokens = (size_t)p->max_tokens;
     }
     o->stop_loops = p->stop_loops != 0;
-    o->seed = se_mix(se_mix(p->seed, r->state.window), attempt);
+    o->seed = er_random(er_random(p->seed, r->state.window), attempt);
 }
 
 /* ---- text while it is decoded: on_token ----
@@ -29223,10 +29199,7 @@ static int wi_encode_text(ru_run *r, const char *name, const char *text, int32_t
     size_t length = text != NULL ? strlen(text) : 0;
     int64_t count;
     *n = 0;
-    for (; length > 0 && *text == ' '; text++, length--) {
-    }
-    for (; length > 0 && text[length - 1] == ' '; length--) {
-    }
+    text = tk_trim(text, &length);
     if (length == 0) {
         return WNPU_OK;
     }
@@ -32145,13 +32118,8 @@ static int ap_config(wnpu_config *c, const wnpu_model *model, const wnpu_config 
         return er_set(error, WNPU_E_ARGUMENT, "model is NULL");
     }
     wnpu_config_init(c, sizeof *c);
-    if (given != NULL) {
-        int status = er_import(c, sizeof *c, given, given->struct_size);
-        if (status != WNPU_OK) {
-            return er_set(error, status, "configuration: struct_size %u or a field beyond it is "
-                          "unknown to this library; fill it with wnpu_config_init() first",
-                          (unsigned)given->struct_size);
-        }
+    if (er_import(c, sizeof *c, given, "wnpu_config", error) != WNPU_OK) {
+        return WNPU_E_VERSION;
     }
     if (ap_check_model(model, error) != WNPU_OK) {
         return WNPU_E_UNSUPPORTED;
@@ -32219,7 +32187,7 @@ WNPU_API uint64_t wnpu_session_accel_bytes(const wnpu_model *model, const wnpu_c
         return 0;
     }
     memset(&target, 0, sizeof target);
-    if (info != NULL && er_import(&target, sizeof target, info, info->struct_size) != WNPU_OK) {
+    if (er_import(&target, sizeof target, info, "wnpu_accel_info", NULL) != WNPU_OK) {
         (void)er_set(error, WNPU_E_VERSION, "info: struct_size %u or a field beyond it is unknown",
                      (unsigned)info->struct_size);
         return 0;
@@ -32529,20 +32497,15 @@ static int ap_enter_new(wnpu_session *s)
 
 static int ap_params(wnpu_session *s, const wnpu_params *given)
 {
+    int status;
     wnpu_params_init(&s->run.params, sizeof s->run.params);
-    if (given != NULL) {
-        int status = er_import(&s->run.params, sizeof s->run.params, given, given->struct_size);
-        if (status != WNPU_OK) {
-            return er_set(&s->run.error, status, "parameters: struct_size %u or a field beyond it "
-                          "is unknown to this library; fill them with wnpu_params_init() first",
-                          (unsigned)given->struct_size);
-        }
-        if (given->struct_size < offsetof(wnpu_params, vad) + sizeof given->vad) {
-            s->run.params.vad = 0; /* programs compiled before vad existed get the results and
-                                      statuses that they expect */
-        }
+    status = er_import(&s->run.params, sizeof s->run.params, given, "wnpu_params", &s->run.error);
+    if (status == WNPU_OK && given != NULL &&
+        given->struct_size < offsetof(wnpu_params, vad) + sizeof given->vad) {
+        s->run.params.vad = 0; /* programs compiled before vad existed get the results and statuses
+                                  that they expect */
     }
-    return WNPU_OK;
+    return status;
 }
 
 /* Logs corrections that the audio stream made, and what is missing. */
@@ -32760,15 +32723,8 @@ WNPU_API void wnpu_stream_options_init(wnpu_stream_options *options, size_t stru
 static int ap_stream_options(wnpu_session *s, wnpu_stream_options *ours,
                              const wnpu_stream_options *given)
 {
-    int status = WNPU_OK;
     wnpu_stream_options_init(ours, sizeof *ours);
-    if (given != NULL) {
-        status = er_import(ours, sizeof *ours, given, given->struct_size);
-    }
-    return status == WNPU_OK ? status :
-           er_set(&s->run.error, status, "stream options: struct_size %u or a field beyond it is "
-                  "unknown to this library; fill them with wnpu_stream_options_init() first",
-                  (unsigned)given->struct_size);
+    return er_import(ours, sizeof *ours, given, "wnpu_stream_options", &s->run.error);
 }
 
 WNPU_API void wnpu_stream_params_init(wnpu_params *params, size_t struct_size)
@@ -33213,7 +33169,7 @@ WNPU_API void wnpu_write_options_subtitles(wnpu_write_options *options)
 {
     wnpu_write_options ours;
     if (options == NULL ||
-        er_import(&ours, sizeof ours, options, options->struct_size) != WNPU_OK) {
+        er_import(&ours, sizeof ours, options, "wnpu_write_options", NULL) != WNPU_OK) {
         return;
     }
     ours.max_line_width = 42;
@@ -33230,7 +33186,7 @@ WNPU_API int wnpu_write_wants_words(const wnpu_write_options *options)
     wnpu_write_options ours;
     wnpu_write_options_init(&ours, sizeof ours);
     return options != NULL &&
-           er_import(&ours, sizeof ours, options, options->struct_size) == WNPU_OK &&
+           er_import(&ours, sizeof ours, options, "wnpu_write_options", NULL) == WNPU_OK &&
            wr_are_options(&ours) && wr_has_layout(&ours, &wr_writers[ours.format]);
 }
 
@@ -33249,9 +33205,9 @@ WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_optio
     wnpu_write_options_init(&ours, sizeof ours);
     memset(&at, 0, sizeof at);
     at.last = 1;
-    if (er_import(&ours, sizeof ours, options, options->struct_size) != WNPU_OK ||
-        (cursor != NULL && (cursor->struct_size < offsetof(wnpu_write_cursor, begun) + 8 ||
-                            er_import(&at, sizeof at, cursor, cursor->struct_size) != WNPU_OK))) {
+    if (er_import(&ours, sizeof ours, options, "wnpu_write_options", NULL) != WNPU_OK ||
+        (cursor != NULL && cursor->struct_size < offsetof(wnpu_write_cursor, begun) + 8) ||
+        er_import(&at, sizeof at, cursor, "wnpu_write_cursor", NULL) != WNPU_OK) {
         return WNPU_E_VERSION;
     }
     if (!wr_are_options(&ours)) {
