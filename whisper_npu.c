@@ -248,6 +248,13 @@ WNPU_UNALIGNED("vmovdqa64", "vmovdqu64")
 #define MT_PARTS (16u / WNPU_LANES) /* vectors that a reduction's 16 lanes take */
 #endif /* WNPU_PART */
 #ifndef WNPU_PART
+/* The smaller and the larger of two integers. */
+WNPU_INLINE size_t er_min(size_t a, size_t b) { return a < b ? a : b; }
+WNPU_INLINE size_t er_max(size_t a, size_t b) { return a > b ? a : b; }
+WNPU_INLINE int64_t er_min64(int64_t a, int64_t b) { return a < b ? a : b; }
+WNPU_INLINE int64_t er_max64(int64_t a, int64_t b) { return a > b ? a : b; }
+WNPU_INLINE uint32_t er_min32(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
 /* ---- sizes of structures ----
  * One rule for every public structure. Its user's may be shorter than ours, of an older header, or
  * longer, of a newer one, but by no more than ER_NEWER: any other size is a mistake, and nothing is
@@ -286,7 +293,7 @@ static int er_fill(void *theirs, size_t their_size, const void *ours, size_t our
         return WNPU_E_ARGUMENT;
     }
     memset(theirs, 0, their_size);
-    memcpy(theirs, ours, their_size < our_size ? their_size : our_size);
+    memcpy(theirs, ours, er_min(their_size, our_size));
     return WNPU_OK;
 }
 
@@ -353,7 +360,7 @@ static int er_import(void *ours, size_t our_size, const void *theirs, const char
         return er_set(error, WNPU_E_VERSION, "%s: struct_size %u or a field beyond it is unknown "
                       "to this library; fill it with %s_init() first", type, (unsigned)size, type);
     }
-    memcpy(ours, theirs, size < our_size ? size : our_size);
+    memcpy(ours, theirs, er_min(size, our_size));
     return WNPU_OK;
 }
 
@@ -1025,7 +1032,7 @@ static unsigned os_groups_cpus(const char *root, const char *mount, char *path, 
         int length = snprintf(full, sizeof full, "%s%s", mount, path);
         unsigned n = length > 0 && (size_t)length < sizeof full
                          ? os_group_cpus(root, full, version) : UINT_MAX;
-        least = n < least ? n : least;
+        least = er_min32(n, least);
         if (slash == NULL) {
             return least;
         }
@@ -1072,7 +1079,7 @@ static unsigned os_quota(const char *root)
         } else if (os_has_cpu(list + 1, (size_t)(path - list) - 1)) {
             n = os_groups_cpus(root, "/sys/fs/cgroup/cpu", path + 1, 1);
         }
-        least = n < least ? n : least;
+        least = er_min32(n, least);
     }
     return least;
 }
@@ -1107,8 +1114,8 @@ static unsigned os_cpus(void)
 {
     unsigned n = os_affinity(), quota = os_quota("");
     n = n > 0 ? n : os_online();
-    n = n < quota ? n : quota;
-    return n < OS_CPUS_MOST ? n : OS_CPUS_MOST;
+    n = er_min32(n, quota);
+    return er_min32(n, OS_CPUS_MOST);
 }
 
 /* ---- CPU features that only the system knows ---- */
@@ -1219,7 +1226,7 @@ static void *ar_carve(ar_arena *arena, size_t count, size_t elem)
 static void *ar_malloc(void *user, size_t size, size_t alignment)
 {
     (void)user;
-    alignment = alignment < sizeof(void *) ? sizeof(void *) : alignment;
+    alignment = er_max(alignment, sizeof(void *));
     alignment = size >= 8 * AR_HUGE ? AR_HUGE : alignment;
     return os_allocate(size, alignment);
 }
@@ -1352,7 +1359,7 @@ WNPU_INLINE int tp_cancelled(const tp_pool *pool)
 static size_t tp_queue_share(const tp_pool *pool, size_t worker, size_t count, size_t *first)
 {
     size_t each = count / pool->threads, rest = count % pool->threads;
-    *first = worker * each + (worker < rest ? worker : rest);
+    *first = worker * each + er_min(worker, rest);
     return each + (worker < rest);
 }
 
@@ -2438,7 +2445,7 @@ static size_t au_read_mono(au_stream *s, float *out, size_t n)
         s->ended = 1;
         return 0;
     }
-    n = s->interval_left < n ? s->interval_left : n;
+    n = er_min(s->interval_left, n);
     au_convert(s, au_next(s), out, n);
     s->raw_at += s->audio.read != NULL ? n : 0;
     s->consumed += n;
@@ -2562,7 +2569,7 @@ static void au_design(au_stream *s, uint32_t rate)
     }
     taps = (AU_STOP_DB - 7.95) / (14.36 * (stop - pass) / r);
     s->half = ((size_t)(taps / 16.0) + 1) * 8;
-    s->half = s->half > AU_HALF_MAX ? AU_HALF_MAX : s->half; /* reached at AU_RATE_MAX */
+    s->half = er_min(s->half, AU_HALF_MAX); /* reached at AU_RATE_MAX */
     s->taps = 2 * s->half;
     s->phases = AU_RATE / common;
     s->step = rate / common / s->phases;
@@ -2936,7 +2943,7 @@ static int au_chunk_follows(const unsigned char *p, size_t n)
 static int au_samples_continue(const unsigned char *p, size_t n, uint64_t counted)
 {
     size_t i = 0;
-    n = n < AU_LOOKAHEAD ? n : AU_LOOKAHEAD;
+    n = er_min(n, AU_LOOKAHEAD);
     if (n < 8 || au_chunk_follows(p, n) ||
         (au_is_chunk(p, n) == 1 && counted >= 8 && er_u32(p + 4) <= counted - 8)) {
         return 0;
@@ -11242,7 +11249,7 @@ static void tk_encode_piece(const tk_vocab *v, const char *text, size_t length, 
         return;
     }
     while (length > 0) {
-        size_t window = length < TK_WINDOW ? length : TK_WINDOW;
+        size_t window = er_min(length, TK_WINDOW);
         size_t n = tk_merge(v, text, window, start), i;
         for (i = 0; i < n && (window == length || start[i] < TK_WINDOW / 2); i++) {
             size_t bytes = (size_t)start[i + 1] - start[i];
@@ -11615,7 +11622,7 @@ typedef struct mf_team {
 static const char *mf_printable(char *out, size_t size, const void *bytes, size_t length)
 {
     const unsigned char *in = bytes;
-    size_t i, n = length < size - 1 ? length : size - 1;
+    size_t i, n = er_min(length, size - 1);
     for (i = 0; i < n; i++) {
         out[i] = in[i] >= 0x20 && in[i] < 0x7f && in[i] != '\'' ? (char)in[i] : '?';
     }
@@ -11662,7 +11669,7 @@ static int mf_need(mf_loader *l, size_t n, const char *what, const unsigned char
     l->have -= l->start;
     l->start = 0;
     *bytes = l->buffer;
-    return mf_read(l, l->position, l->buffer, &l->have, n, want > n ? want : n, l->error);
+    return mf_read(l, l->position, l->buffer, &l->have, n, er_max(want, n), l->error);
 }
 
 static void mf_used(mf_loader *l, size_t n)
@@ -11790,7 +11797,7 @@ static int mf_magic(mf_loader *l)
     const unsigned char *bytes;
     const char *what = NULL;
     size_t i, n = l->source.size < 64 ? (size_t)l->source.size : 64;
-    int status = mf_need(l, n < 4 ? 4 : n, "the magic number", &bytes);
+    int status = mf_need(l, er_max(n, 4), "the magic number", &bytes);
     if (status != WNPU_OK) {
         return status;
     }
@@ -12730,7 +12737,7 @@ static int mf_find_mean(const mf_job *j)
 {
     float *mean = j->m->embedding_mean, *width = j->team->worker[0].transposed, all = 0.0f;
     float *less = width; /* reuses width, which is no longer needed then */
-    uint32_t n = j->rows < MF_MEAN_TOKENS ? j->rows : MF_MEAN_TOKENS, i, k, widest;
+    uint32_t n = er_min32(j->rows, MF_MEAN_TOKENS), i, k, widest;
     int status = mf_sum_embeddings(j, n, mean, NULL);
     for (i = 0; i < j->columns; i++) {
         mean[i] = mean[i] / (float)n;
@@ -13449,10 +13456,20 @@ static const struct mf_format {
     int (*measure)(mf_loader *l, const wnpu_model_config *config, wnpu_model_memory *memory);
     int (*open)(mf_loader *l, const wnpu_model_config *config, const wnpu_allocator *allocator,
                 unsigned char *image, wnpu_model **model);
+    int in_place;           /* open() can use a mapped file where it is */
 } mf_formats[] = {
-    {mf_is_pack, mf_measure_pack, mf_open_pack},
-    {NULL, mf_measure_ggml, mf_open_ggml},
+    {mf_is_pack, mf_measure_pack, mf_open_pack, 1},
+    {NULL, mf_measure_ggml, mf_open_ggml, 0},
 };
+
+static const struct mf_format *mf_format_of(const unsigned char *bytes, size_t n)
+{
+    const struct mf_format *format = mf_formats;
+    while (format->recognise != NULL && !format->recognise(bytes, n)) {
+        format++;
+    }
+    return format;
+}
 
 static int mf_detect_format(mf_loader *l, const struct mf_format **format)
 {
@@ -13461,10 +13478,7 @@ static int mf_detect_format(mf_loader *l, const struct mf_format **format)
     int status;
     l->ahead = 4096; /* headers are short and far apart */
     status = mf_need(l, n, "the magic number", &bytes);
-    *format = mf_formats;
-    while (status == WNPU_OK && (*format)->recognise != NULL && !(*format)->recognise(bytes, n)) {
-        ++*format;
-    }
+    *format = mf_format_of(bytes, status == WNPU_OK ? n : 0);
     return status;
 }
 
@@ -13535,7 +13549,7 @@ static int mf_check_args(wnpu_model **model, const wnpu_model_config *config,
 
 static unsigned mf_threads(const wnpu_model_config *config, uint64_t size)
 {
-    unsigned cpus = os_cpus(), most = cpus < MF_THREADS ? cpus : MF_THREADS;
+    unsigned cpus = os_cpus(), most = er_min32(cpus, MF_THREADS);
 #ifdef WNPU_NO_THREADS
     if (config->parallel_for == NULL) {
         return 1;
@@ -13724,14 +13738,14 @@ static int mf_open_path(const char *path, os_file *file, uint64_t *size, wnpu_er
     return WNPU_OK;
 }
 
-/* Maps the file if it is a pack, so that all processes share it. Returns NULL if it is not or
- * cannot be mapped; it is read then. */
+/* Maps the file if its format is used in place, so that all processes share it. Returns NULL if it
+ * is not or cannot be mapped; it is read then. */
 static void *mf_map(os_file file, uint64_t size)
 {
-    unsigned char magic[sizeof mf_pack_magic];
+    unsigned char magic[8];
     void *map;
     if (mf_read_file(&file, 0, magic, sizeof magic) != (int64_t)sizeof magic ||
-        !mf_is_pack(magic, sizeof magic) || size > SIZE_MAX / 2) {
+        !mf_format_of(magic, sizeof magic)->in_place || size > SIZE_MAX / 2) {
         return NULL;
     }
     map = os_map(file, (size_t)size);
@@ -14111,7 +14125,7 @@ static size_t en_block_rows(size_t ctx, size_t n_workers)
 {
     size_t blocks = n_workers * en_blocks(ctx, n_workers * EN_BLOCK_ROWS_MAX);
     size_t rows = en_blocks(en_blocks(ctx, blocks), 24) * 24;
-    return rows > EN_BLOCK_ROWS_MIN ? rows : EN_BLOCK_ROWS_MIN;
+    return er_max(rows, EN_BLOCK_ROWS_MIN);
 }
 
 static size_t en_round16(size_t n)
@@ -14535,7 +14549,7 @@ WNPU_INLINE void en_prefetch(const void *from, size_t n)
 WNPU_INLINE void en_prefetch_columns(const gm_weight *weight, size_t panel, size_t n)
 {
     size_t left = panel < weight->n16 ? weight->n16 - panel : 0, column = panel * 16;
-    size_t bytes = (n < left ? n : left) * 16 * sizeof(float);
+    size_t bytes = er_min(n, left) * 16 * sizeof(float);
     en_prefetch(weight->correction + column, bytes);
     en_prefetch(weight->scale + column, bytes);
     if (weight->bias != NULL) {
@@ -14933,8 +14947,8 @@ static void en_log_mel(en_engine *e, const float *span, size_t frames)
 static size_t en_columns(const wnpu_model *m)
 {
     size_t audio = m->n_audio_state / m->n_audio_head, text = m->n_text_state / m->n_text_head;
-    size_t head = audio > text ? audio : text;
-    return head > EN_PANELS * 16 ? head : EN_PANELS * 16;
+    size_t head = er_max(audio, text);
+    return er_max(head, EN_PANELS * 16);
 }
 
 static void en_carve_worker(ar_arena *arena, const en_engine *e, en_worker *w)
@@ -14952,7 +14966,7 @@ static void en_carve_worker(ar_arena *arena, const en_engine *e, en_worker *w)
     }
     memset(w, 0, sizeof *w);
     w->scale = ar_carve(arena, e->rows, sizeof(float));
-    w->acc = ar_carve(arena, acc > product ? acc : product, sizeof(int32_t));
+    w->acc = ar_carve(arena, er_max(acc, product), sizeof(int32_t));
     w->hidden = ar_carve(arena, e->rows * 4 * d, sizeof(float));
     w->rows = ar_carve(arena, e->rows * d, sizeof(float));
     w->mel = ar_carve(arena, 1, sizeof(ml_scratch));
@@ -14960,7 +14974,7 @@ static void en_carve_worker(ar_arena *arena, const en_engine *e, en_worker *w)
         w->scores = ar_carve(arena, EN_QUERIES * keys, sizeof(float));
         return;
     }
-    w->q = ar_carve(arena, strip > heads ? strip : heads, 1);
+    w->q = ar_carve(arena, er_max(strip, heads), 1);
     w->u = ar_carve(arena, EN_QUERIES * EN_KEYS, sizeof(int16_t));
     w->p = ar_carve(arena, (EN_QUERIES + 1) * gm_probs_stride(EN_KEYS / 4), 1);
     w->online = ar_carve(arena, EN_QUERIES, sizeof(op_online));
@@ -14969,7 +14983,7 @@ static void en_carve_worker(ar_arena *arena, const en_engine *e, en_worker *w)
     if (e->gm->survey != NULL) {
         size_t tiles = e->rows / e->gm->rows, groups = tiles * (k / 4);
         size_t weights = EN_QUERIES / e->gm->rows * (EN_KEYS / 4);
-        w->sparse.group = ar_carve(arena, groups > weights ? groups : weights, sizeof(uint16_t));
+        w->sparse.group = ar_carve(arena, er_max(groups, weights), sizeof(uint16_t));
         w->sparse.n = ar_carve(arena, tiles * (k / 4 / GM_STRETCH + 1), sizeof(uint16_t));
     }
 }
@@ -15427,7 +15441,7 @@ static void de_select_candidates(const de_decoder *d, size_t row)
         margin *= 0.75f;
         count = de_find_candidates(d, row, best - margin);
     }
-    d->n_candidates[row] = count < DE_LOW_MAX ? count : DE_LOW_MAX;
+    d->n_candidates[row] = er_min(count, DE_LOW_MAX);
 }
 
 /* Index of the first of n ascending tokens that is at least `token` (n if none is). */
@@ -15499,7 +15513,7 @@ static void de_compute_full(const de_decoder *d, size_t item)
         margin *= 0.75f;
         count = op->above(found, DE_FULL_MAX, refined, 0, n, best - margin);
     }
-    count = count < DE_FULL_MAX ? count : DE_FULL_MAX;
+    count = er_min(count, DE_FULL_MAX);
     for (i = count * share / DE_FULL_ITEMS; i < count * (share + 1) / DE_FULL_ITEMS; i++) {
         uint32_t token = candidates[found[i]];
         d->logits[row * stride + token] =
@@ -15538,7 +15552,7 @@ static void de_embed(const de_decoder *d, const de_row *row, float *x)
 static void de_mark_used(de_decoder *d, size_t slot, size_t end)
 {
     d->used_slots = d->used_slots > slot ? d->used_slots : slot + 1;
-    d->longest = d->longest > end ? d->longest : end;
+    d->longest = er_max(d->longest, end);
 }
 
 /* The cross-attention caches of d->window, [n_text_layer]; en_cross() fills all but the padding. */
@@ -16586,7 +16600,7 @@ static size_t se_cut_length(const se_hypothesis *h, const tk_vocab *v, const se_
     while (n > 0 && h->tokens[n - 1] >= v->eot) {
         n--;
     }
-    return n > 1 ? n : 1;
+    return er_max(n, 1);
 }
 
 /* ---- search ---- */
@@ -16731,7 +16745,7 @@ static void se_draft(se_search *s, const int32_t *tokens, size_t n, size_t most)
     }
     if (left > 0 && (chosen == 0 ||
                      memcmp(tokens + p->n_given, p->said, chosen * sizeof(int32_t)) == 0)) {
-        s->n_draft = left < most ? left : most;
+        s->n_draft = er_min(left, most);
         memcpy(s->draft, p->said + chosen, s->n_draft * sizeof(int32_t));
     } else if (s->rules->timestamps && n == 0) {
         s->draft[s->n_draft++] = first;
@@ -16747,8 +16761,8 @@ static size_t se_room(const se_search *s, size_t rows, size_t wanted, size_t pos
     const de_decoder *d = s->decoder;
     size_t by_rows = DE_ROWS - rows, by_logits = d->logit_rows - wanted;
     size_t by_context = d->e->model->n_text_ctx - position;
-    size_t most = by_rows < by_logits ? by_rows : by_logits;
-    return most < by_context ? most : by_context;
+    size_t most = er_min(by_rows, by_logits);
+    return er_min(most, by_context);
 }
 
 /* Brings tokens into slot 0 from position 0 on, followed by the draft as far as it fits; returns
@@ -16762,7 +16776,7 @@ static float *se_prefill(se_search *s, const int32_t *tokens, size_t n, size_t s
     }
     rows = (n - kept - 1) % DE_ROWS + 1; /* of the last step */
     room = se_room(s, rows, 1 + (sot + rows >= n), n);
-    s->n_draft = s->n_draft < room ? s->n_draft : room;
+    s->n_draft = er_min(s->n_draft, room);
     memcpy(s->fed, tokens, n * sizeof(int32_t));
     memcpy(s->fed + n, s->draft, s->n_draft * sizeof(int32_t));
     logits = se_feed_from(s->decoder, 0, s->fed, kept, n, s->n_draft, sot,
@@ -17063,7 +17077,7 @@ static int se_ends_in_loop(se_search *s, se_hypothesis *h, const int32_t *before
     }
     if (keep == parts.n) {
         se_mark_confirmed(h, &parts, keep, period);
-        h->judge_at = length + (period > SE_LONG_PERIOD ? period : SE_LONG_PERIOD);
+        h->judge_at = length + er_max(period, SE_LONG_PERIOD);
         return 0;
     }
     while (keep < parts.n && se_is_confirmed(h, parts.begin[keep])) { /* earlier */
@@ -17575,7 +17589,7 @@ static size_t zl_insert(zl_work *w, size_t at)
 static size_t zl_match(const zl_work *w, size_t at, size_t from, size_t best, size_t *where)
 {
     size_t chain = best >= ZL_GOOD_LENGTH ? ZL_MAX_CHAIN / 4 : ZL_MAX_CHAIN, left = w->n - at;
-    size_t nice = left < ZL_NICE_LENGTH ? left : ZL_NICE_LENGTH, longest = left < 258 ? left : 258;
+    size_t nice = er_min(left, ZL_NICE_LENGTH), longest = er_min(left, 258);
     const unsigned char *p = w->text;
     for (; from > 0 && chain > 0; from = w->before[from]) {
         size_t same = 0;
@@ -17722,7 +17736,7 @@ static size_t zl_huffman(const uint32_t *count, size_t n, unsigned limit, uint8_
         depth[i] = parent[i] > 0 ? (uint16_t)(depth[parent[i]] + 1) : 0;
     }
     for (i = 0; i < n; i++) {
-        bits[i] = (uint8_t)(depth[i] < 255 ? depth[i] : 255);
+        bits[i] = (uint8_t)er_min32(depth[i], 255);
     }
     zl_limit(bits, n, limit);
     return end;
@@ -17742,7 +17756,7 @@ static size_t zl_count_runs(const uint8_t *bits, size_t n, uint32_t *count)
             left--;
         }
         while (left >= 3) {
-            size_t most = bits[i] > 0 ? 6 : 138, part = left < most ? left : most;
+            size_t most = bits[i] > 0 ? 6 : 138, part = er_min(left, most);
             count[bits[i] > 0 ? 16 : part <= 10 ? 17 : 18]++;
             extra += bits[i] > 0 ? 2u : part <= 10 ? 3u : 7u;
             left -= part;
@@ -17800,7 +17814,7 @@ static size_t zl_size(zl_work *w, const char *text, size_t n)
     zl_parse(w);
     bits = zl_dynamic(w);
     fixed = zl_fixed(w);
-    packed = ((bits < fixed ? bits : fixed) + w->extra + 3 + 7) / 8;
+    packed = (er_min(bits, fixed) + w->extra + 3 + 7) / 8;
     return 6 + (n + 4 <= packed ? n + 5 : packed); /* 2 bytes of header, 4 of checksum */
 }
 
@@ -18382,7 +18396,7 @@ typedef struct al_sound {
 static float al_distance_at(const al_sound *s, size_t k, size_t at)
 {
     size_t n = s->begin[k + 1] - s->begin[k], m;
-    n = n < AL_SOUND_MOST ? n : AL_SOUND_MOST;
+    n = er_min(n, AL_SOUND_MOST);
     m = n + 2 * AL_SOUND_MARGIN;
     at = at > AL_SOUND_MARGIN ? at - AL_SOUND_MARGIN : 0;
     at = at < s->frames - m ? at : s->frames - m;
@@ -18395,7 +18409,7 @@ static size_t al_apart(const al_sound *s, size_t at)
     size_t k, least = SIZE_MAX;
     for (k = 0; k < s->n; k++) {
         size_t apart = at > s->begin[k] ? at - s->begin[k] : s->begin[k] - at;
-        least = apart < least ? apart : least;
+        least = er_min(apart, least);
     }
     return least;
 }
@@ -18405,7 +18419,7 @@ static size_t al_apart(const al_sound *s, size_t at)
 static float al_other_distance(const al_sound *s, size_t k)
 {
     size_t period = s->begin[k + 1] - s->begin[k], i, n = 0;
-    size_t m = (period < AL_SOUND_MOST ? period : AL_SOUND_MOST) + 2 * AL_SOUND_MARGIN;
+    size_t m = er_min(period, AL_SOUND_MOST) + 2 * AL_SOUND_MARGIN;
     float sum = 0.0f;
     int none;
     for (i = 0; i < AL_SOUND_OTHERS; i++) {
@@ -18437,7 +18451,7 @@ static int al_sound_recurs(const al_aligner *a, const uint32_t *begin, size_t n)
     s.n = n;
     for (k = 0; s.bands != NULL && k + 1 < n; k++) {
         size_t period = begin[k + 1] > begin[k] ? begin[k + 1] - begin[k] : 0;
-        size_t most = period < AL_SOUND_MOST ? period : AL_SOUND_MOST;
+        size_t most = er_min(period, AL_SOUND_MOST);
         if (period >= AL_SOUND_LEAST && most + 2 * AL_SOUND_MARGIN <= s.frames) {
             same += al_distance_at(&s, k, begin[k + 1]);
             other += al_other_distance(&s, k);
@@ -18601,7 +18615,7 @@ static int64_t al_median_ms(const al_aligner *a)
         }
     }
     median = n > 0 ? (sorted[(n - 1) / 2] + sorted[n / 2]) / 2 : 0;
-    return median < AL_MEDIAN_MAX_MS ? median : AL_MEDIAN_MAX_MS;
+    return er_min64(median, AL_MEDIAN_MAX_MS);
 }
 
 /* Dynamic time warping includes pauses in adjacent words. At sentence boundaries, where pauses are
@@ -18735,7 +18749,7 @@ static int64_t al_pause_distance(const al_aligner *a, const al_pause *p, size_t 
     int64_t low = k > 0 ? a->words[k - 1].t1_ms : a->words[0].t0_ms;
     int64_t high = k == 0 ? a->words[0].t1_ms - a->median_ms
                    : k < a->n_words ? a->words[k].t0_ms : low;
-    high = high > low ? high : low;
+    high = er_max64(high, low);
     return p->t0_ms > high ? p->t0_ms - high : low > p->t1_ms ? low - p->t1_ms : 0;
 }
 
@@ -18750,11 +18764,11 @@ static void al_match_pauses(al_aligner *a, size_t *to)
     memset(cost, 0, sizeof cost);
     for (i = 0; i < a->n_pauses; i++) {
         const al_pause *p = &a->pauses[i];
-        int64_t length = p->t1_ms - p->t0_ms, skip = 50 + (length < 500 ? length : 500);
+        int64_t length = p->t1_ms - p->t0_ms, skip = 50 + er_min64(length, 500);
         uint8_t *choice = a->choice + i * (n + 1);
         for (k = 0; k <= n; k++) { /* least cost with boundaries up to k */
             int64_t distance = al_pause_distance(a, p, k);
-            now[k] = old[k] + (distance <= skip ? distance : skip);
+            now[k] = old[k] + er_min64(distance, skip);
             choice[k] = (uint8_t)(distance <= skip ? k : none);
             if (k > 0 && now[k - 1] < now[k]) {
                 now[k] = now[k - 1];
@@ -18778,7 +18792,7 @@ static void al_fit_words(al_aligner *a, size_t first, size_t end, int64_t t0_ms,
     int64_t left = (int64_t)(end - first) * AL_STEP_MS, step = AL_STEP_MS;
     if (t1_ms - t0_ms < left) {
         left = step = 0;
-        t1_ms = t1_ms > t0_ms ? t1_ms : t0_ms;
+        t1_ms = er_max64(t1_ms, t0_ms);
     }
     for (; first < end; first++, t0_ms = a->words[first - 1].t1_ms) {
         al_word *w = &a->words[first];
@@ -18877,7 +18891,7 @@ static void al_reconcile(const al_aligner *a, al_word *w, size_t n, int64_t *t0_
     }
     if (!last->pause_end && *t1_ms > last->t0_ms && *t1_ms + AL_TOLERANCE_MS < last->t1_ms) {
         int64_t longest = last->t0_ms + a->median_ms;
-        last->t1_ms = longest > *t1_ms ? longest : *t1_ms;
+        last->t1_ms = er_max64(longest, *t1_ms);
     } else {
         *t1_ms = last->t1_ms;
     }
@@ -19963,7 +19977,7 @@ static size_t sy_restyle_words(rs_store *s, rs_record *r, const uint32_t *map, s
     size_t i, kept = 0, at = 0, from = 0, to, length;
     const char *said;
     rs_word w, last;
-    for (i = 0; i < r->n_words; i++, from = to > from ? to : from) {
+    for (i = 0; i < r->n_words; i++, from = er_max(to, from)) {
         uint32_t begins = map[at];
         memcpy(&w, s->base + r->words + i * sizeof w, sizeof w);
         at += w.word.text_length;
@@ -20108,7 +20122,7 @@ static int sp_merge_speech(rs_store *s, const rs_list *a, const rs_list *b)
             i++;
         }
         if (open.t0_ms >= 0 && x.t0_ms <= open.t1_ms) {
-            open.t1_ms = x.t1_ms > open.t1_ms ? x.t1_ms : open.t1_ms;
+            open.t1_ms = er_max64(x.t1_ms, open.t1_ms);
             continue;
         }
         status = open.t0_ms >= 0 ? rs_list_add(s, &s->speech, &open) : WNPU_OK;
@@ -20515,7 +20529,7 @@ static void ou_bytes(ou_out *o, const char *bytes, size_t n)
 {
     while (n > 0) {
         size_t part = sizeof o->buffer - o->used;
-        part = part < n ? part : n;
+        part = er_min(part, n);
         memcpy(o->buffer + o->used, bytes, part);
         o->used += part;
         bytes += part;
@@ -21390,11 +21404,6 @@ static int ly_read_atom(ly_reader *r, const ly_atom *last, ly_atom *a)
     return 1;
 }
 
-static int64_t ly_later(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* ---- blocks: text that is divided into cues together ---- */
 
 /* One segment, or several if those before the last are too short for cues of their own. A block is
@@ -21513,7 +21522,7 @@ static uint32_t ly_cue_cost(const ly_block *b, const wnpu_write_options *o, size
         cost += a[k].t0_ms - a[k - 1].t1_ms >= LY_LONG_PAUSE_MS ? 100 : 0;
         cost += a[k].place == LY_AT_SEGMENT ? 40 : 0;
     }
-    room = room > 0 ? room : 0;
+    room = er_max64(room, 0);
     if (room < need) {
         cost += 2000 + 1000 * (need - room) / need; /* worse than any other place */
     }
@@ -21772,7 +21781,7 @@ static int64_t wr_atom_start(const wr_cue *c, size_t i)
     int64_t t = c->t0_ms;
     size_t k;
     for (k = 0; k <= i && k < c->n; k++) {
-        t = ly_later(t, c->atoms[k].t0_ms);
+        t = er_max64(t, c->atoms[k].t0_ms);
     }
     return i < c->n && t < c->t1_ms ? t : c->t1_ms;
 }
@@ -21975,25 +21984,25 @@ static void wr_time_cue(const wr_job *job, const ly_lane *lane, wr_cue *c, int64
     const wnpu_write_options *o = &job->options;
     int64_t tick = job->writer->tick_ms, free_ms, want = o->min_cue_ms;
     if (o->reading_speed > 0) {
-        want = ly_later(want, (int64_t)width * 1000 / o->reading_speed);
+        want = er_max64(want, (int64_t)width * 1000 / o->reading_speed);
     }
     if (o->max_cue_ms > 0 && want > o->max_cue_ms) {
         want = o->max_cue_ms;
     }
     free_ms = lane->end_ms > 0 ? lane->end_ms + o->min_gap_ms : 0;
-    c->t0_ms = ly_later(c->t0_ms, free_ms);
-    c->t1_ms = ly_later(c->t1_ms, c->t0_ms + want);
+    c->t0_ms = er_max64(c->t0_ms, free_ms);
+    c->t1_ms = er_max64(c->t1_ms, c->t0_ms + want);
     if (c->t1_ms > next_ms - o->min_gap_ms) {
         c->t1_ms = next_ms - o->min_gap_ms;
     }
     if (c->t1_ms - c->t0_ms < o->min_cue_ms) { /* not enough time after the words: start earlier */
-        c->t0_ms = ly_later(free_ms, ly_later(c->t1_ms, c->t0_ms) - o->min_cue_ms);
+        c->t0_ms = er_max64(free_ms, er_max64(c->t1_ms, c->t0_ms) - o->min_cue_ms);
     }
-    c->t0_ms = ly_later(ly_later(c->t0_ms, 0) / tick, (free_ms + tick - 1) / tick) * tick;
+    c->t0_ms = er_max64(er_max64(c->t0_ms, 0) / tick, (free_ms + tick - 1) / tick) * tick;
     if (o->max_cue_ms > 0 && c->t1_ms - c->t0_ms > o->max_cue_ms) {
         c->t1_ms = c->t0_ms + o->max_cue_ms;
     }
-    c->t1_ms = ly_later(c->t1_ms / tick * tick, c->t0_ms + tick);
+    c->t1_ms = er_max64(c->t1_ms / tick * tick, c->t0_ms + tick);
 }
 
 /* Writes a segment as a line of a format whose times are those of segments. */
@@ -22155,7 +22164,7 @@ WNPU_RARE static void wr_write_cues(wr_job *job)
         job->at->offset = l->n > 1 ? 0 : l->lane[0].offset;
     }
     for (i = 0; i < l->n; i++) {
-        job->at->end_ms = ly_later(job->at->end_ms, l->lane[i].end_ms);
+        job->at->end_ms = er_max64(job->at->end_ms, l->lane[i].end_ms);
     }
 }
 
@@ -22529,7 +22538,7 @@ static int pm_check_replace(const char *list, wnpu_error *error)
     while ((line = tk_line(&list, &length)) != NULL) {
         if (!sy_rule(line, length, &e, &from)) {
             return er_set(error, WNPU_E_ARGUMENT, "replace: \"%.*s\" is not of the form "
-                          "\"this => that\"", (int)(length < 60 ? length : 60), line);
+                          "\"this => that\"", (int)er_min(length, 60), line);
         }
     }
     return WNPU_OK;
@@ -23549,7 +23558,7 @@ static void np_finish(np_bridge *b, np_chunk *c, int delivered)
         return;
     }
     /* adjacent blocks of conv2 both read a row of conv1: count it once */
-    cpu = c->cpu_rows < np_rows(c) ? c->cpu_rows : np_rows(c);
+    cpu = er_min(c->cpu_rows, np_rows(c));
     s->macs += row_macs * np_rows(c);
     s->accel_macs += row_macs * (np_rows(c) - cpu);
     if (tiling->planned && cpu > 0) {
@@ -24216,7 +24225,7 @@ static void np_carve(ar_arena *arena, np_bridge *b, en_engine *e, size_t workers
         size_t sums = (size_t)tiling->rows * tiling->n;
         int several_jobs = tiling->planned && np_tiles(tiling, tiling->rows) > p->chain;
         tile = tiling->planned && bytes > tile ? bytes : tile;
-        width = tiling->n_step > width ? tiling->n_step : width;
+        width = er_max(tiling->n_step, width);
         partial = several_jobs && sums > partial ? sums : partial;
     }
     if (!p->any) {
@@ -24245,7 +24254,7 @@ static void np_carve(ar_arena *arena, np_bridge *b, en_engine *e, size_t workers
         c->t0 = i * p->chunk;
         c->n = m->n_audio_ctx - c->t0 < p->chunk ? m->n_audio_ctx - c->t0 : p->chunk;
         c->a[0] = ar_carve(arena, 4 * rows, 1);
-        c->a[1] = ar_carve(arena, conv > rows ? conv : rows, 1);
+        c->a[1] = ar_carve(arena, er_max(conv, rows), 1);
         c->scale[0] = ar_carve(arena, p->chunk, sizeof(float));
         c->scale[1] = ar_carve(arena, 2 * (size_t)p->chunk, sizeof(float));
         c->partial = partial > 0 ? ar_carve(arena, partial, sizeof *c->partial) : NULL;
@@ -25362,7 +25371,7 @@ static size_t ri_room(const ri_ring *q)
 /* Appends up to n frames. Returns how many; the others are lost, and with samples NULL all are. */
 static size_t ri_push(ri_ring *q, const void *samples, size_t n)
 {
-    size_t room = samples != NULL ? ri_room(q) : 0, accepted = n < room ? n : room, at, part;
+    size_t room = samples != NULL ? ri_room(q) : 0, accepted = er_min(n, room), at, part;
     if (accepted > 0) {
         if (q->lost != q->recorded) {
             q->loss[q->n_losses % RI_LOSSES].at = q->head;
@@ -25489,11 +25498,11 @@ static int64_t ri_read(void *user, void *buffer, size_t most)
     ri_ring *q = user;
     size_t n = q->silent == 0 ? ri_reach(q) : 0, at, part;
     if (q->silent > 0) {
-        n = q->silent < most ? q->silent : most;
+        n = er_min(q->silent, most);
         memset(buffer, q->silence, n * q->frame);
         q->silent -= n;
     } else {
-        n = n < most ? n : most;
+        n = er_min(n, most);
         at = q->tail % q->frames;
         part = q->frames - at < n ? q->frames - at : n;
         memcpy(buffer, q->bytes + at * q->frame, part * q->frame);
@@ -31638,7 +31647,7 @@ static void fa_decide(fa_work *w)
             u->t0_ms = u->t1_ms = end;
             u->probability = 0.0f;
         }
-        u->t0_ms = u->t0_ms > end ? u->t0_ms : end;
+        u->t0_ms = er_max64(u->t0_ms, end);
         u->t1_ms = u->t1_ms > u->t0_ms ? u->t1_ms : u->t0_ms;
         end = u->t1_ms;
     }
@@ -31911,7 +31920,7 @@ static void fa_bound(fa_work *w, const char *const *lines, size_t n_lines)
         longest = strlen(lines[i]) > longest ? strlen(lines[i]) : longest;
     }
     for (i = 0; rs_get(w->store, i, &s) == WNPU_OK; i++) {
-        longest = s.text_length > longest ? s.text_length : longest;
+        longest = er_max(s.text_length, longest);
     }
     w->longest = 2 * longest + 2; /* a space before each character */
     w->most = longest + 1;
@@ -32057,7 +32066,7 @@ static int ap_check_accel(const wnpu_config *c, wnpu_error *error)
 WNPU_API uint32_t wnpu_default_threads(void)
 {
     unsigned cpus = os_cpus();
-    return cpus < 8 ? cpus : 8;
+    return er_min32(cpus, 8);
 }
 
 static int ap_check_config(wnpu_config *c, const wnpu_model *model, wnpu_error *error)
@@ -32357,7 +32366,7 @@ static void ap_wipe_task(void *context, size_t index, unsigned worker)
     const ap_area *area = context;
     size_t at = index * AP_WIPE_BYTES, left = (size_t)(area->end - area->at) - at;
     (void)worker;
-    ar_wipe(area->at + at, left < AP_WIPE_BYTES ? left : AP_WIPE_BYTES);
+    ar_wipe(area->at + at, er_min(left, AP_WIPE_BYTES));
 }
 
 /* Erases everything but the session structure, with the session's own threads. In memory that the
@@ -33178,7 +33187,7 @@ WNPU_API void wnpu_write_options_subtitles(wnpu_write_options *options)
     ours.min_cue_ms = 1000;
     ours.min_gap_ms = 80;
     ours.reading_speed = 20;
-    memcpy(options, &ours, options->struct_size < sizeof ours ? options->struct_size : sizeof ours);
+    memcpy(options, &ours, er_min32(options->struct_size, sizeof ours));
 }
 
 WNPU_API int wnpu_write_wants_words(const wnpu_write_options *options)
@@ -33227,7 +33236,7 @@ WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_optio
     if (status == WNPU_OK && cursor != NULL) {
         uint32_t size = cursor->struct_size;
         at.struct_size = size;
-        memcpy(cursor, &at, size < sizeof at ? size : sizeof at);
+        memcpy(cursor, &at, er_min32(size, sizeof at));
     }
     return status;
 }
