@@ -8,6 +8,7 @@
 #define _DEFAULT_SOURCE /* ioctl() */
 #define _XOPEN_SOURCE 700
 #include "commands.h"
+#include "../kit/args.h"
 #include "../kit/list.h"
 #include "listen_file.h"
 #include "listen_recorder.h"
@@ -19,55 +20,17 @@
 #include "whisper_npu.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <string.h>
-
-static const char usage[] =
-    "usage: listen [OPTION...] MODEL [-]\n"
-    "Transcribes speech while it is recorded. Without -, and with a terminal as standard\n"
-    "input, it records the default microphone with the first of these that works: parec,\n"
-    "pw-record, arecord, ffmpeg, rec. Else sound comes from standard input: WAV, samples (16\n"
-    "bits, 16 kHz, mono), or, with ffmpeg, other formats. Ctrl-C ends the sound, and a second\n"
-    "one the program.\n"
-    "\n"
-    "  -m, --model FILE       the model, in place of MODEL\n"
-    "  -l, --language LANG    the language spoken [detected]\n"
-    "      --translate        translate into English\n"
-    "      --prompt TEXT      text that could come before: spelling and style follow it\n"
-    "      --hotwords LIST    words to expect, separated by commas, or @FILE with one per line\n"
-    "      --commands FILE    tell which of the phrases in FILE, one per line, each utterance was\n"
-    "      --deadline MS      in this time, 1..3600000 [1000]\n"
-    "      --speakers channels  each channel has a speaker of its own, as in calls\n"
-    "      --commit MS        make words final at steps of this length, 200..10000, or off: at\n"
-    "                         the end of their phrase [1000 on a terminal with tiny and base\n"
-    "                         models, else off]\n"
-    "      --times            begin lines with the time of their text\n"
-    "      --json             one line of JSON for each event\n"
-    "  -o, --output FILE      append final text to FILE, too; a crash loses none of it\n"
-    "  -t, --threads N        1..64 [one per CPU, at most 8]\n"
-    "      --raw FORMAT[,RATE[,CHANNELS]]  standard input is samples: u8, s16le, s24le, s32le,\n"
-    "                         f32le, f64le, alaw or mulaw; 16000 Hz and 1 channel if not given\n"
-    "      --recorder COMMAND record with this\n"
-    "      --live             the source cannot wait; found out by its pace if not given\n"
-    "      --buffer SECONDS   sound that can wait to be decoded, 1..600 [60]\n"
-    "  -h, --help\n"
-    "\n"
-    "Other sources:\n"
-    "  parec --format=s16le --rate=16000 --channels=1 --device=NAME | listen MODEL -\n"
-    "  arecord -q -f S16_LE -r 16000 -D DEVICE | listen MODEL -\n"
-    "  ffmpeg -v error -f avfoundation -i :1 -f s16le -ar 16000 -ac 1 - | listen MODEL -\n"
-    "  ffmpeg.exe -v error -f dshow -i audio=NAME -f s16le -ar 16000 -ac 1 - | listen MODEL -\n"
-    "                         (Windows, from WSL)\n"
-    "The exit status is 0, 1 after an error, 4 if a second Ctrl-C has ended the program, or 6 if\n"
-    "some speech has no text.\n";
 
 enum { STATUS_FAILED = 1, STATUS_CANCELLED = 4, STATUS_INCOMPLETE = 6 };
 
 typedef struct settings {
     const char *model, *commands, *output, *recorder;
-    int from_stdin, live, two_callers, threads, buffer_s;
+    int from_stdin, live, two_callers;
     int has_commit;             /* --commit is given */
     int skip_late;              /* the sound goes on, however slow the computer is */
-    long deadline_ms;
+    long threads, buffer_s, deadline_ms;
     int has_raw;
     wnpu_audio raw;
     list hotwords;
@@ -114,34 +77,6 @@ static int complain(int status, const char *format, ...)
 
 /* ---- options ---- */
 
-enum { JSON = 256, TRANSLATE, PROMPT, HOTWORDS, COMMANDS, DEADLINE, SPEAKERS, COMMIT, TIMES, RAW,
-       RECORDER, BUFFER, LIVE };
-
-static const struct option known[] = {
-    {"model", required_argument, NULL, 'm'}, {"language", required_argument, NULL, 'l'},
-    {"translate", no_argument, NULL, TRANSLATE}, {"prompt", required_argument, NULL, PROMPT},
-    {"hotwords", required_argument, NULL, HOTWORDS},
-    {"commands", required_argument, NULL, COMMANDS},
-    {"deadline", required_argument, NULL, DEADLINE},
-    {"speakers", required_argument, NULL, SPEAKERS},
-    {"commit", required_argument, NULL, COMMIT},
-    {"times", no_argument, NULL, TIMES}, {"json", no_argument, NULL, JSON},
-    {"output", required_argument, NULL, 'o'}, {"threads", required_argument, NULL, 't'},
-    {"raw", required_argument, NULL, RAW}, {"recorder", required_argument, NULL, RECORDER},
-    {"live", no_argument, NULL, LIVE}, {"buffer", required_argument, NULL, BUFFER},
-    {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}
-};
-
-/* A whole number. Returns 0, or the exit status. */
-static int number(const char *name, const char *text, long low, long high, long *result)
-{
-    char *end;
-    *result = strtol(text, &end, 10);
-    return *text != '\0' && *end == '\0' && *result >= low && *result <= high
-               ? 0 : complain(STATUS_FAILED, "--%s is a number in %ld..%ld; see --help", name, low,
-                              high);
-}
-
 static int set_param(const char *name, const char *value)
 {
     wnpu_error error = {0, ""};
@@ -149,71 +84,153 @@ static int set_param(const char *name, const char *value)
                ? 0 : complain(STATUS_FAILED, "%s", error.message);
 }
 
-static int set_hotwords(const char *value)
+static int take_language(void *to, char *value)
 {
-    const char *wrong = value[0] == '@' ? list_read(&set.hotwords, value + 1)
-                                        : list_split(&set.hotwords, value, ",\n");
-    set.params.hotwords = set.hotwords.items;
-    set.params.n_hotwords = set.hotwords.n;
+    (void)to;
+    return set_param("language", value);
+}
+
+static int take_translate(void *to, char *value)
+{
+    (void)to;
+    (void)value;
+    return set_param("task", "translate");
+}
+
+static int take_prompt(void *to, char *value)
+{
+    (void)to;
+    return set_param("initial_prompt", value);
+}
+
+static int take_hotwords(void *to, char *value)
+{
+    settings *s = to;
+    const char *wrong = value[0] == '@' ? list_read(&s->hotwords, value + 1)
+                                        : list_split(&s->hotwords, value, ",\n");
+    s->params.hotwords = s->hotwords.items;
+    s->params.n_hotwords = s->hotwords.n;
     return wrong == NULL ? 0 : complain(STATUS_FAILED, "--hotwords: %s: %s", value, wrong);
 }
 
-static int take_option(int option, const char *value)
+static int take_commands(void *to, char *value)
 {
-    long n = 0;
-    int status = 0;
-    switch (option) {
-    case 'm': set.model = value; return 0;
-    case 'l': return set_param("language", value);
-    case TRANSLATE: return set_param("task", "translate");
-    case PROMPT: return set_param("initial_prompt", value);
-    case HOTWORDS: return set_hotwords(value);
-    case COMMANDS: set.commands = value; set.show.commands = 1; return 0;
-    case DEADLINE: return number("deadline", value, 1, 3600000, &set.deadline_ms);
-    case COMMIT: set.has_commit = 1; return set_param("commit_step_ms", value);
-    case TIMES: set.show.times = 1; return 0;
-    case JSON: set.show.json = 1; return 0;
-    case LIVE: set.live = 1; return 0;
-    case 'o': set.output = value; return 0;
-    case RECORDER: set.recorder = value; return 0;
-    case 't':
-        status = number("threads", value, 1, 64, &n);
-        set.threads = (int)n;
-        return status;
-    case BUFFER:
-        status = number("buffer", value, 1, 600, &n);
-        set.buffer_s = (int)n;
-        return status;
-    case SPEAKERS:
-        set.two_callers = 1;
-        return strcmp(value, "channels") == 0
-                   ? 0 : complain(STATUS_FAILED, "--speakers must be channels: who speaks by voice "
-                                  "is known at the end of a recording only; see --help");
-    case RAW:
-        set.has_raw = set.from_stdin = 1;
-        return input_parse_raw(&set.raw, value) == 0
-                   ? 0 : complain(STATUS_FAILED, "--raw: the value is FORMAT[,RATE[,CHANNELS]], "
-                                  "such as s16le,48000,2; see --help");
-    default:
-        return complain(STATUS_FAILED, "%s; see --help", option == ':' ? "the value of the last "
-                        "option is missing" : "no such option");
-    }
+    settings *s = to;
+    s->commands = value;
+    s->show.commands = 1;
+    return 0;
 }
 
-/* Reads the command line. Returns 0, the exit status, or -1 after --help. */
+static int take_commit(void *to, char *value)
+{
+    ((settings *)to)->has_commit = 1;
+    return set_param("commit_step_ms", value);
+}
+
+static int take_speakers(void *to, char *value)
+{
+    ((settings *)to)->two_callers = 1;
+    return strcmp(value, "channels") == 0
+               ? 0 : complain(STATUS_FAILED, "--speakers must be channels: who speaks by voice is "
+                              "known at the end of a recording only; see --help");
+}
+
+static int take_raw(void *to, char *value)
+{
+    settings *s = to;
+    s->has_raw = s->from_stdin = 1;
+    return input_parse_raw(&s->raw, value) == 0
+               ? 0 : complain(STATUS_FAILED, "--raw: the value is FORMAT[,RATE[,CHANNELS]], such "
+                              "as s16le,48000,2; see --help");
+}
+
+static int print_help(void *to, char *value);
+
+#define AT(field) offsetof(settings, field)
+#define NUMBER(field, least, most) .type = ARGS_NUMBER, .at = AT(field), .low = least, .high = most
+#define TEXT(field) .type = ARGS_TEXT, .at = AT(field)
+#define FLAG(field) .type = ARGS_FLAG, .at = AT(field)
+
+static const args_row rows[] = {
+    {.name = "model", .letter = 'm', .value = "FILE", TEXT(model),
+     .meaning = "the model, in place of MODEL"},
+    {.name = "language", .letter = 'l', .value = "LANG", .take = take_language,
+     .otherwise = "detected",
+     .meaning = "the language spoken"},
+    {.name = "translate", .take = take_translate,
+     .meaning = "translate into English"},
+    {.name = "prompt", .value = "TEXT", .take = take_prompt,
+     .meaning = "text that could come before: spelling and style follow it"},
+    {.name = "hotwords", .value = "LIST", .take = take_hotwords,
+     .meaning = "words to expect, separated by commas, or @FILE with one per line"},
+    {.name = "commands", .value = "FILE", .take = take_commands,
+     .meaning = "tell which of the phrases in FILE, one per line, each utterance was"},
+    {.name = "deadline", .value = "MS", NUMBER(deadline_ms, 1, 3600000), .start = 1000,
+     .meaning = "longest time to find out which of --commands it was"},
+    {.name = "speakers", .value = "channels", .take = take_speakers,
+     .meaning = "each channel has a speaker of its own, as in calls"},
+    {.name = "commit", .value = "MS", .take = take_commit,
+     .otherwise = "1000 on a terminal with tiny and base models, else off",
+     .meaning = "make words final at steps of this length, 200 to 10000, or off: at the end of "
+         "their phrase"},
+    {.name = "times", FLAG(show.times),
+     .meaning = "begin lines with the time of their text"},
+    {.name = "json", FLAG(show.json),
+     .meaning = "one line of JSON for each event"},
+    {.name = "output", .letter = 'o', .value = "FILE", TEXT(output),
+     .meaning = "append final text to FILE, too; a crash loses none of it"},
+    {.name = "threads", .letter = 't', .value = "N", NUMBER(threads, 1, 64),
+     .otherwise = "one per CPU, at most 8",
+     .meaning = "threads"},
+    {.name = "raw", .value = "FORMAT[,RATE[,CHANNELS]]", .take = take_raw,
+     .meaning = "standard input is samples: u8, s16le, s24le, s32le, f32le, f64le, alaw or mulaw; "
+         "16000 Hz and 1 channel if not given"},
+    {.name = "recorder", .value = "COMMAND", TEXT(recorder),
+     .meaning = "record with this"},
+    {.name = "live", FLAG(live),
+     .meaning = "the source cannot wait; found out by its pace if not given"},
+    {.name = "buffer", .value = "SECONDS", NUMBER(buffer_s, 1, 600), .start = 60,
+     .meaning = "sound that can wait to be decoded"},
+    {.name = "help", .letter = 'h', .take = print_help,
+     .meaning = "print this text, and exit"}
+};
+
+static const args_table table = {"listen", rows, sizeof rows / sizeof rows[0]};
+
+static int print_help(void *to, char *value)
+{
+    (void)to;
+    (void)value;
+    fputs(
+        "Usage: listen [OPTION...] MODEL [-]\n"
+        "\n"
+        "Transcribes speech while it is recorded. Without -, and with a terminal as standard\n"
+        "input, it records the default microphone with the first of these that works: parec,\n"
+        "pw-record, arecord, ffmpeg, rec. Else sound comes from standard input: WAV, samples\n"
+        "(16 bits, 16 kHz, mono), or, with ffmpeg, other formats. Ctrl-C ends the sound, and a\n"
+        "second one the program.\n"
+        "\n", stdout);
+    args_help(&table);
+    fputs(
+        "\n"
+        "Other sources:\n"
+        "  parec --format=s16le --rate=16000 --channels=1 --device=NAME | listen MODEL -\n"
+        "  arecord -q -f S16_LE -r 16000 -D DEVICE | listen MODEL -\n"
+        "  ffmpeg -v error -f avfoundation -i :1 -f s16le -ar 16000 -ac 1 - | listen MODEL -\n"
+        "  ffmpeg.exe -v error -f dshow -i audio=NAME -f s16le -ar 16000 -ac 1 - | listen MODEL -\n"
+        "                            (Windows, from WSL)\n"
+        "The exit status is 0, 1 after an error, 4 if a second Ctrl-C has ended the program, or\n"
+        "6 if some speech has no text.\n", stdout);
+    return fflush(stdout) != 0 || ferror(stdout) ? STATUS_FAILED : ARGS_END;
+}
+
+/* Reads the command line. Returns 0, the exit status, or ARGS_END. */
 static int parse(int argc, char **argv)
 {
-    int option, status = 0;
-    set.buffer_s = 60;
-    set.deadline_ms = 1000;
+    int status;
+    args_init(&table, &set);
     wnpu_stream_params_init(&set.params, sizeof set.params);
-    opterr = 0;
-    while (status == 0 && (option = getopt_long(argc, argv, ":m:l:o:t:h", known, NULL)) != -1) {
-        if (option == 'h') {
-            return fputs(usage, stdout) < 0 || fflush(stdout) != 0 ? STATUS_FAILED : -1;
-        }
-        status = take_option(option, optarg);
-    }
+    status = args_parse(&table, &set, argc, argv);
     if (status == 0 && set.model == NULL && optind < argc && strcmp(argv[optind], "-") != 0) {
         set.model = argv[optind++];
     }

@@ -19,12 +19,14 @@
 #include "server_tls.h"
 #include "server_watch.h"
 #include "server_wyoming.h"
+#include "../kit/args.h"
+#include "../kit/output.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,90 +55,23 @@ static int complain(int code, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    fputs("server: ", stderr);
-    (void)vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    (void)output_complain("server", code, format, args);
     va_end(args);
     return code;
 }
 
 /* ---- options ---- */
 
-static const char help[] =
-    "usage: " PROGRAM("server") " --model FILE [OPTION]...\n"
-    "\n"
-    "Serves speech to text over HTTP:\n"
-    "  /v1/audio/transcriptions, /v1/audio/translations, /v1/models   as OpenAI's API\n"
-    "  /v1/realtime                                      OpenAI's realtime transcription\n"
-    "  /inference                                                     as whisper.cpp's server\n"
-    "  /asr, /detect-language                                         as whisper-asr-webservice\n"
-    "  /health, /metrics\n"
-    "\n"
-    "  --model [NAME=]FILE Whisper model: a ggml file, or a pack made by build/pack. Can be\n"
-    "                      repeated: clients choose by NAME [the file's, without extension], and\n"
-    "                      get the first for other names. The others are loaded when needed\n"
-    "  --name NAME         name of the first model for clients\n"
-    "  --idle-unload SECONDS  unload models that nobody has used for this time [never]\n"
-    "  --listen ADDR:PORT  or PORT alone for 127.0.0.1 [127.0.0.1:9004]; 0.0.0.0:9004 for other\n"
-    "                      machines, too%s\n"
-    "  --wyoming ADDR:PORT also serve Home Assistant's protocol here, such as 127.0.0.1:10300;\n"
-    "                      it has no keys [off]\n"
-    "  --api-key KEY       ask clients for this key, as Bearer token; @FILE reads it from a file\n"
-    "  --certificate FILE  serve HTTPS, with this certificate and its chain (PEM); a new one at\n"
-    "                      its place is noticed, and SIGHUP reads it anew. Needs OpenSSL\n"
-    "  --key FILE          the certificate's key (PEM)\n"
-    "  --cors ORIGIN       pages of this origin may use the server; *: any [none]\n"
-    "  --host NAME         a name that clients may call this server by, such as the one that a\n"
-    "                      proxy has; can be repeated. Addresses, names of the local network and,\n"
-    "                      with --api-key, all names may be used without it\n"
-    "  --sessions N        requests that are computed at the same time, for all models, 1 to 64\n"
-    "                      [1]\n"
-    "  --queue N           requests that wait for a session, 0 to 1000; more are refused with\n"
-    "                      status 503 [16]\n"
-    "  --jobs N            requests whose clients do not wait, with those whose result is kept, 1\n"
-    "                      to 1000 [16]\n"
-    "  --keep-results SECONDS  time for such a result [3600]\n"
-    "  --threads N         threads of all sessions together, 1 to 64 [one per CPU, at most 8]\n"
-    "  --max-mb N          largest upload in MiB, 1 to 100000 [25]\n"
-    "  --max-minutes N     longest recording in minutes, 1 to 100000 [300]\n"
-    "  --upload-timeout SECONDS  longest time for an upload [120]\n"
-    "  --timeout SECONDS   longest time for a request, with the wait in the queue; also for a\n"
-    "                      realtime connection without an event [3600]\n"
-    "  --grace SECONDS     time for running requests after SIGTERM [30]\n"
-    "  --connections N     connections served at a time, 1 to 1000 [sessions + queue + 16]\n"
-    "  --set NAME=VALUE    default of a run parameter, such as beam=5; transcribe --list-options\n"
-    "                      and whisper_npu.h describe them. Can be repeated\n"
-    "  --npu PACK          use an AMD XDNA NPU with the kernels in directory PACK, or auto\n"
-    "  --require-npu       fail rather than let the CPU do the NPU's part\n"
-    "  --verbose           print a line for each request to standard error, not only for those\n"
-    "                      that were refused or failed\n"
-    "  --help, --version\n"
-    "\n"
-    "Formats other than WAV need ffmpeg. SIGTERM and SIGINT end the server: new requests are\n"
-    "refused, running ones have --grace seconds. Exit status: 0 after a signal, 1 wrong options,\n"
-    "2 the model, 3 the address, 6 other errors, 7 the NPU.\n";
-
-/* Reads a whole number. Returns 0, or -1 after a message. */
-static int number(const char *name, const char *value, long low, long high, long *to)
-{
-    char *end;
-    errno = 0;
-    *to = strtol(value, &end, 10);
-    if (end == value || *end != '\0' || errno != 0 || *to < low || *to > high) {
-        return complain(-1, "--%s must be a number from %ld to %ld; see --help", name, low, high);
-    }
-    return 0;
-}
-
 /* The key itself, or the first line of the file after "@". */
-static int read_key(server_options *o, const char *value)
+static int read_key(void *options, char *value)
 {
+    server_options *o = options;
     FILE *file;
     o->http.api_key = o->key;
     if (value[0] != '@') {
         (void)snprintf(o->key, sizeof o->key, "%s", value);
-        memset((char *)(uintptr_t)value, '*', strlen(value)); /* not in the list of processes */
-        return strlen(value) < sizeof o->key ? 0 : complain(-1, "--api-key is too long");
+        memset(value, '*', strlen(value)); /* not in the list of processes */
+        return strlen(value) < sizeof o->key ? 0 : complain(EXIT_USAGE, "--api-key is too long");
     }
     file = fopen(value + 1, "r");
     if (file == NULL || fgets(o->key, sizeof o->key, file) == NULL) {
@@ -146,137 +81,185 @@ static int read_key(server_options *o, const char *value)
         (void)fclose(file);
     }
     o->key[strcspn(o->key, "\r\n")] = '\0';
-    return o->key[0] != '\0' ? 0 : complain(-1, "--api-key: the key is empty");
+    return o->key[0] != '\0' ? 0 : complain(EXIT_USAGE, "--api-key: the key is empty");
 }
 
-static int set_parameter(server_options *o, char *pair)
+static int set_parameter(void *options, char *pair)
 {
+    server_options *o = options;
     wnpu_error error = {0, ""};
     char *value = strchr(pair, '=');
     if (value == NULL) {
-        return complain(-1, "--set needs NAME=VALUE; see --help");
+        return complain(EXIT_USAGE, "--set needs NAME=VALUE; see --help");
     }
     *value++ = '\0';
     return wnpu_params_set(&o->http.params, pair, value, &error) == WNPU_OK
-               ? 0 : complain(-1, "--set: %s", error.message);
+               ? 0 : complain(EXIT_USAGE, "--set: %s", error.message);
 }
 
 static int set_address(const char *name, const char *value, char to[ADDRESS_SIZE])
 {
     char why[256];
-    return address_resolve(value, to, why) == 0 ? 0 : complain(-1, "--%s %s: %s", name, value, why);
+    return address_resolve(value, to, why) == 0
+               ? 0 : complain(EXIT_USAGE, "--%s %s: %s", name, value, why);
 }
 
-static int add_model(server_options *o, const char *value)
+static int set_listen(void *options, char *value)
+{
+    return set_address("listen", value, ((server_options *)options)->listen);
+}
+
+static int set_wyoming(void *options, char *value)
+{
+    return set_address("wyoming", value, ((server_options *)options)->wyoming);
+}
+
+static int add_model(void *options, char *value)
 {
     char why[256];
-    o->n_models++;
-    return models_add(value, why) == 0 ? 0 : complain(-1, "--model %s: %s", value, why);
+    ((server_options *)options)->n_models++;
+    return models_add(value, why) == 0 ? 0 : complain(EXIT_USAGE, "--model %s: %s", value, why);
 }
 
-static int add_host(server_options *o, const char *value)
+static int add_host(void *options, char *value)
 {
+    server_options *o = options;
     if (o->http.n_hosts == HTTP_HOSTS_MOST) {
-        return complain(-1, "--host may be given %d times", HTTP_HOSTS_MOST);
+        return complain(EXIT_USAGE, "--host may be given %d times", HTTP_HOSTS_MOST);
     }
     o->http.hosts[o->http.n_hosts++] = value;
     return 0;
 }
 
-enum { OPT_MODEL, OPT_NAME, OPT_IDLE, OPT_LISTEN, OPT_WYOMING, OPT_KEY, OPT_CERTIFICATE,
-       OPT_TLS_KEY, OPT_CORS, OPT_HOST, OPT_SESSIONS, OPT_QUEUE, OPT_JOBS, OPT_KEEP, OPT_THREADS,
-       OPT_MAX_MB, OPT_MAX_MINUTES, OPT_UPLOAD, OPT_TIMEOUT, OPT_GRACE, OPT_CONNECTIONS, OPT_SET,
-       OPT_NPU, OPT_REQUIRE_NPU, OPT_VERBOSE, OPT_HELP, OPT_VERSION };
+static int print_version(void *options, char *value)
+{
+    (void)options;
+    (void)value;
+    printf("server %d.%d.%d\n", WNPU_VERSION_MAJOR, WNPU_VERSION_MINOR, WNPU_VERSION_PATCH);
+    return ARGS_END;
+}
 
-static const struct option long_options[] = {
-    {"model", 1, NULL, OPT_MODEL}, {"name", 1, NULL, OPT_NAME},
-    {"idle-unload", 1, NULL, OPT_IDLE}, {"listen", 1, NULL, OPT_LISTEN},
-    {"certificate", 1, NULL, OPT_CERTIFICATE}, {"key", 1, NULL, OPT_TLS_KEY},
-    {"wyoming", 1, NULL, OPT_WYOMING}, {"api-key", 1, NULL, OPT_KEY}, {"cors", 1, NULL, OPT_CORS},
-    {"host", 1, NULL, OPT_HOST}, {"sessions", 1, NULL, OPT_SESSIONS}, {"queue", 1, NULL, OPT_QUEUE},
-    {"jobs", 1, NULL, OPT_JOBS}, {"keep-results", 1, NULL, OPT_KEEP},
-    {"threads", 1, NULL, OPT_THREADS}, {"max-mb", 1, NULL, OPT_MAX_MB},
-    {"max-minutes", 1, NULL, OPT_MAX_MINUTES},
-    {"upload-timeout", 1, NULL, OPT_UPLOAD}, {"timeout", 1, NULL, OPT_TIMEOUT},
-    {"grace", 1, NULL, OPT_GRACE},
-    {"connections", 1, NULL, OPT_CONNECTIONS}, {"set", 1, NULL, OPT_SET}, {"npu", 1, NULL, OPT_NPU},
-    {"require-npu", 0, NULL, OPT_REQUIRE_NPU}, {"verbose", 0, NULL, OPT_VERBOSE},
-    {"help", 0, NULL, OPT_HELP}, {"version", 0, NULL, OPT_VERSION}, {NULL, 0, NULL, 0}
+static int print_help(void *options, char *value);
+
+#define AT(field) offsetof(server_options, field)
+#define NUMBER(field, least, most) .type = ARGS_NUMBER, .at = AT(field), .low = least, .high = most
+#define TEXT(field) .type = ARGS_TEXT, .at = AT(field)
+#define FLAG(field) .type = ARGS_FLAG, .at = AT(field)
+
+static const args_row rows[] = {
+    {.name = "model", .value = "[NAME=]FILE", .take = add_model,
+     .meaning = "Whisper model: a ggml file, or a pack made by build/pack. Can be repeated: "
+         "clients choose by NAME (the file's, without extension, if not given), and get the first "
+         "for other names. The others are loaded when needed"},
+    {.name = "name", .value = "NAME", TEXT(name),
+     .meaning = "name of the first model for clients"},
+    {.name = "idle-unload", .value = "SECONDS", NUMBER(idle_s, 1, 1000000), .otherwise = "never",
+     .meaning = "unload models that nobody has used for this time"},
+    {.name = "listen", .value = "ADDR:PORT", .take = set_listen, .otherwise = "127.0.0.1:9004",
+     .meaning = "or PORT alone for 127.0.0.1; 0.0.0.0:9004 for other machines, too, [::1]:9004 for "
+         "IPv6 where civetweb supports it"},
+    {.name = "wyoming", .value = "ADDR:PORT", .take = set_wyoming, .otherwise = "off",
+     .meaning = "also serve Home Assistant's protocol here, such as 127.0.0.1:10300; it has no "
+         "keys"},
+    {.name = "api-key", .value = "KEY", .take = read_key,
+     .meaning = "ask clients for this key, as Bearer token; @FILE reads it from a file"},
+    {.name = "certificate", .value = "FILE", TEXT(certificate),
+     .meaning = "serve HTTPS, with this certificate and its chain (PEM); a new one at its place is "
+         "noticed, and SIGHUP reads it anew. Needs OpenSSL"},
+    {.name = "key", .value = "FILE", TEXT(tls_key),
+     .meaning = "the certificate's key (PEM)"},
+    {.name = "cors", .value = "ORIGIN", TEXT(http.cors), .otherwise = "none",
+     .meaning = "pages of this origin may use the server; *: any"},
+    {.name = "host", .value = "NAME", .take = add_host,
+     .meaning = "a name that clients may call this server by, such as the one that a proxy has; "
+         "can be repeated. Addresses, names of the local network and, with --api-key, all names "
+         "may be used without it"},
+    {.name = "sessions", .value = "N", NUMBER(sessions, 1, 64), .start = 1,
+     .meaning = "requests that are computed at the same time, for all models"},
+    {.name = "queue", .value = "N", NUMBER(queue, 0, 1000), .start = 16,
+     .meaning = "requests that wait for a session; more are refused with status 503"},
+    {.name = "jobs", .value = "N", NUMBER(jobs, 1, 1000), .start = 16,
+     .meaning = "requests whose clients do not wait, with those whose result is kept"},
+    {.name = "keep-results", .value = "SECONDS", NUMBER(keep_s, 1, 1000000), .start = 3600,
+     .meaning = "time for such a result"},
+    {.name = "threads", .value = "N", NUMBER(threads, 1, 64),
+     .otherwise = "one per CPU, at most 8",
+     .meaning = "threads of all sessions together"},
+    {.name = "max-mb", .value = "N", NUMBER(max_mb, 1, 100000), .start = 25,
+     .meaning = "largest upload in MiB"},
+    {.name = "max-minutes", .value = "N", NUMBER(max_minutes, 1, 100000), .start = 300,
+     .meaning = "longest recording in minutes"},
+    {.name = "upload-timeout", .value = "SECONDS", NUMBER(upload_s, 1, 1000000), .start = 120,
+     .meaning = "longest time for an upload"},
+    {.name = "timeout", .value = "SECONDS", NUMBER(timeout_s, 1, 1000000), .start = 3600,
+     .meaning = "longest time for a request, with the wait in the queue; also for a realtime "
+         "connection without an event"},
+    {.name = "grace", .value = "SECONDS", NUMBER(grace_s, 0, 1000000), .start = 30,
+     .meaning = "time for running requests after SIGTERM"},
+    {.name = "connections", .value = "N", NUMBER(connections, 1, 1000),
+     .otherwise = "sessions + queue + 16",
+     .meaning = "connections served at a time"},
+    {.name = "set", .value = "NAME=VALUE", .take = set_parameter,
+     .meaning = "default of a run parameter, such as beam=5; transcribe --list-options and "
+         "whisper_npu.h describe them. Can be repeated"},
+    {.name = "npu", .value = "PACK", TEXT(npu),
+     .meaning = "use an AMD XDNA NPU with the kernels in directory PACK, or auto"},
+    {.name = "require-npu", FLAG(config.require_accel),
+     .meaning = "fail rather than let the CPU do the NPU's part"},
+    {.name = "verbose", FLAG(http.verbose),
+     .meaning = "print a line for each request to standard error, not only for those that were "
+         "refused or failed"},
+    {.name = "help", .take = print_help, .meaning = "print this text, and exit"},
+    {.name = "version", .take = print_version, .meaning = "print the version, and exit"}
 };
 
-/* Takes one option. Returns 0, -1 after a message, or 1 if the program is to end. */
-static int take_option(server_options *o, int option, char *value)
+static const args_table table = {"server", rows, sizeof rows / sizeof rows[0]};
+
+static int print_help(void *options, char *value)
 {
-    switch (option) {
-    case OPT_MODEL: return add_model(o, value);
-    case OPT_NAME: o->name = value; return 0;
-    case OPT_IDLE: return number("idle-unload", value, 1, 1000000, &o->idle_s);
-    case OPT_LISTEN: return set_address("listen", value, o->listen);
-    case OPT_WYOMING: return set_address("wyoming", value, o->wyoming);
-    case OPT_KEY: return read_key(o, value);
-    case OPT_CERTIFICATE: o->certificate = value; return 0;
-    case OPT_TLS_KEY: o->tls_key = value; return 0;
-    case OPT_CORS: o->http.cors = value; return 0;
-    case OPT_HOST: return add_host(o, value);
-    case OPT_SESSIONS: return number("sessions", value, 1, 64, &o->sessions);
-    case OPT_QUEUE: return number("queue", value, 0, 1000, &o->queue);
-    case OPT_JOBS: return number("jobs", value, 1, 1000, &o->jobs);
-    case OPT_KEEP: return number("keep-results", value, 1, 1000000, &o->keep_s);
-    case OPT_THREADS: return number("threads", value, 1, 64, &o->threads);
-    case OPT_MAX_MB: return number("max-mb", value, 1, 100000, &o->max_mb);
-    case OPT_MAX_MINUTES: return number("max-minutes", value, 1, 100000, &o->max_minutes);
-    case OPT_UPLOAD: return number("upload-timeout", value, 1, 1000000, &o->upload_s);
-    case OPT_TIMEOUT: return number("timeout", value, 1, 1000000, &o->timeout_s);
-    case OPT_GRACE: return number("grace", value, 0, 1000000, &o->grace_s);
-    case OPT_CONNECTIONS: return number("connections", value, 1, 1000, &o->connections);
-    case OPT_SET: return set_parameter(o, value);
-    case OPT_NPU: o->npu = value; return 0;
-    case OPT_REQUIRE_NPU: o->config.require_accel = 1; return 0;
-    case OPT_VERBOSE: o->http.verbose = 1; return 0;
-    case OPT_HELP:
-        printf(help, http_has_ipv6() ? ", [::1]:9004 for IPv6" : "");
-        return 1;
-    case OPT_VERSION:
-        printf("server %d.%d.%d\n", WNPU_VERSION_MAJOR, WNPU_VERSION_MINOR, WNPU_VERSION_PATCH);
-        return 1;
-    default: return complain(-1, "see --help");
-    }
+    (void)options;
+    (void)value;
+    fputs("Usage: " PROGRAM("server") " --model FILE [OPTION]...\n"
+          "\n"
+          "Serves speech to text over HTTP:\n"
+          "  /v1/audio/transcriptions, /v1/audio/translations, /v1/models   as OpenAI's API\n"
+          "  /v1/realtime                                   OpenAI's realtime transcription\n"
+          "  /inference                                     as whisper.cpp's server\n"
+          "  /asr, /detect-language                         as whisper-asr-webservice\n"
+          "  /health, /metrics\n"
+          "\n", stdout);
+    args_help(&table);
+    fputs("\n"
+          "Formats other than WAV need ffmpeg. SIGTERM and SIGINT end the server: new requests\n"
+          "are refused, running ones have --grace seconds. Exit status: 0 after a signal, 1 wrong\n"
+          "options, 2 the model, 3 the address, 6 other errors, 7 the NPU.\n", stdout);
+    return ARGS_END;
 }
 
 /* Returns 0, or 1 when the program is to end with status *code. */
 static int parse(server_options *o, int argc, char **argv, int *code)
 {
-    int option, taken = 0;
+    int taken;
     char why[256];
     memset(o, 0, sizeof *o);
     wnpu_config_init(&o->config, sizeof o->config);
     wnpu_params_init(&o->http.params, sizeof o->http.params);
     strcpy(o->listen, "127.0.0.1:9004");
-    o->sessions = 1;
-    o->queue = 16;
-    o->jobs = 16;
-    o->keep_s = 3600;
-    o->max_mb = 25;
-    o->max_minutes = 300;
-    o->upload_s = 120;
-    o->timeout_s = 3600;
-    o->grace_s = 30;
-    while (taken == 0 && (option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-        taken = take_option(o, option, optarg);
-    }
+    args_init(&table, o);
+    taken = args_parse(&table, o, argc, argv);
     if (taken == 0 && optind < argc) {
-        taken = complain(-1, "unexpected argument %s; see --help", argv[optind]);
+        taken = complain(EXIT_USAGE, "unexpected argument %s; see --help", argv[optind]);
     }
     if (taken == 0 && o->n_models == 0) {
-        taken = complain(-1, "--model is missing; see --help");
+        taken = complain(EXIT_USAGE, "--model is missing; see --help");
     }
     if (taken == 0 && o->name != NULL && models_rename_first(o->name, why) != 0) {
-        taken = complain(-1, "--name: %s", why);
+        taken = complain(EXIT_USAGE, "--name: %s", why);
     }
     if (taken == 0 && (o->certificate == NULL) != (o->tls_key == NULL)) {
-        taken = complain(-1, "--certificate and --key belong together");
+        taken = complain(EXIT_USAGE, "--certificate and --key belong together");
     }
-    *code = taken < 0 ? EXIT_USAGE : 0;
+    *code = taken == ARGS_END ? 0 : taken;
     return taken != 0;
 }
 

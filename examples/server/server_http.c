@@ -814,16 +814,11 @@ static void on_closed(const connection *conn)
     atomic_fetch_sub(&open_connections, 1);
 }
 
-int http_has_ipv6(void)
-{
-    return mg_check_feature(MG_FEATURES_IPV6) != 0;
-}
-
 /* Whether civetweb can listen there, which does not tell why not. */
 static int can_listen(const char *address, char why[256])
 {
     int fd;
-    if (address_is_ipv6(address) && !http_has_ipv6()) {
+    if (address_is_ipv6(address) && !mg_check_feature(MG_FEATURES_IPV6)) { /* as Debian's */
         (void)snprintf(why, 256, "this civetweb was made without IPv6; use an address of IPv4");
         return 0;
     }

@@ -32,8 +32,6 @@ typedef struct http_options {
     int verbose;              /* print a line for each request to standard error */
 } http_options;
 
-/* Whether civetweb was made with IPv6; Debian's is not. */
-int http_has_ipv6(void);
 /* Starts the threads. Returns the port, or -1 with the reason in why. */
 int http_start(const http_options *options, char why[256]);
 /* Stops them; requests in progress must have ended. */

@@ -5,13 +5,11 @@
 
 #include "help.h"
 #include "options.h"
+#include "../kit/args.h"
 #include "../kit/platform.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#define COLUMN 28 /* column of the meanings */
-#define WIDTH 90  /* line width of --help */
 
 static const char usage[] =
 "Usage: " PROGRAM("transcribe") " [options] FILE...\n"
@@ -122,31 +120,6 @@ static int switches_off(const option_info *info)
 
 /* ---- --help ---- */
 
-/* Prints text in lines that begin at COLUMN; the first one continues at column `at`. */
-static void print_wrapped(const char *text, size_t at)
-{
-    size_t used;
-    if (at + 1 > COLUMN) {
-        putchar('\n');
-        at = 0;
-    }
-    printf("%*s", (int)(COLUMN - at), "");
-    for (used = COLUMN; *text != '\0';) {
-        size_t word = strcspn(text, " ");
-        if (used > COLUMN && used + 1 + word > WIDTH) {
-            printf("\n%*s", COLUMN, "");
-            used = COLUMN;
-        } else if (used > COLUMN) {
-            putchar(' ');
-            used++;
-        }
-        printf("%.*s", (int)word, text);
-        used += word;
-        text += word + (text[word] == ' ');
-    }
-    putchar('\n');
-}
-
 /* The formats that options of subtitles are for, in parentheses. */
 static void print_subtitle_formats(void)
 {
@@ -194,7 +167,7 @@ static void print_help(const option_info *info, const char *heading)
              fallback[0] != '\0' ? "default: " : "", fallback,
              range[0] != '\0' || fallback[0] != '\0' ? ")" : "");
     fputs(option, stdout);
-    print_wrapped(text, strlen(option));
+    args_wrap(text, strlen(option));
 }
 
 int help_print(void)
