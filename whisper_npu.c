@@ -13456,7 +13456,7 @@ static const struct mf_format {
     int (*measure)(mf_loader *l, const wnpu_model_config *config, wnpu_model_memory *memory);
     int (*open)(mf_loader *l, const wnpu_model_config *config, const wnpu_allocator *allocator,
                 unsigned char *image, wnpu_model **model);
-    int in_place;           /* open() can use a mapped file where it is */
+    int in_place;           /* a mapped file can be used where it is */
 } mf_formats[] = {
     {mf_is_pack, mf_measure_pack, mf_open_pack, 1},
     {NULL, mf_measure_ggml, mf_open_ggml, 0},
