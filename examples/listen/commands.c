@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,115 +15,136 @@
 
 enum { KEPT = 1 << 25, AROUND_MS = 300, LONGEST_MS = 30000 };
 
-static wnpu_session *session;
-static wnpu_params params;
-static wnpu_audio audio;
-static list phrases;
-static size_t width;                   /* bytes of a frame */
-static unsigned char *kept, *part;     /* [KEPT]: byte i is kept[i % KEPT]; the utterance */
-static uint64_t n_kept;
-static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER; /* of kept and n_kept */
-static struct itimerval deadline;
+struct commands {
+    wnpu_session *session;
+    wnpu_params params;
+    list phrases;
+    struct itimerval deadline;
+    unsigned char *part;               /* [KEPT] the utterance */
+    pthread_mutex_t keeping;           /* of what follows */
+    wnpu_audio audio;                  /* what kept is */
+    unsigned char *kept;               /* [KEPT]: byte i is kept[i % KEPT] */
+    uint64_t n_kept;
+};
+
+static _Atomic(wnpu_session *) running; /* what the alarm cancels */
 
 static void too_late(int number)
 {
     (void)number;
-    wnpu_cancel(session);
+    wnpu_cancel(running);
 }
 
 /* Opens the session with room for the phrases, and tries them on an empty recording. */
-static const char *open_session(const wnpu_model *model)
+static int open_session(commands *c, const wnpu_model *model, char why[512])
 {
-    static wnpu_error error;
+    wnpu_error error = {0, ""};
     wnpu_config config;
     wnpu_choice choice = {.struct_size = sizeof choice};
+    int status;
     wnpu_config_init(&config, sizeof config);
-    list_make_room(&config, phrases.bytes);
-    if (wnpu_session_open(&session, model, &config, NULL, 0, &error) != WNPU_OK) {
-        return error.message;
+    list_make_room(&config, c->phrases.bytes);
+    status = wnpu_session_open(&c->session, model, &config, NULL, 0, &error);
+    if (status == WNPU_OK) {
+        status = wnpu_choose(c->session, &c->params, &c->audio, c->phrases.items, c->phrases.n,
+                             &choice);
+        running = c->session;
     }
-    wnpu_audio_init(&audio, sizeof audio);
-    return wnpu_choose(session, &params, &audio, phrases.items, phrases.n, &choice) == WNPU_OK
-               ? NULL : wnpu_session_error(session);
+    (void)snprintf(why, 512, "%s", c->session == NULL ? error.message
+                                                      : wnpu_session_error(c->session));
+    return status;
 }
 
-const char *commands_open(const wnpu_model *model, const char *path, int deadline_ms, int language)
+commands *commands_open(const wnpu_model *model, const char *path, long deadline_ms, int language,
+                        char why[512])
 {
     struct sigaction alarm;
-    static char message[512];
-    const char *wrong = list_read(&phrases, path);
-    if (wrong != NULL) {
-        (void)snprintf(message, sizeof message, "%s: %s", path, wrong);
-        return message;
+    commands *c = calloc(1, sizeof *c);
+    const char *wrong;
+    if (c == NULL) {
+        (void)snprintf(why, 512, "out of memory");
+        return NULL;
     }
-    kept = malloc(KEPT);
-    part = malloc(KEPT);
-    if (kept == NULL || part == NULL) {
-        return "out of memory";
+    (void)pthread_mutex_init(&c->keeping, NULL);
+    wnpu_audio_init(&c->audio, sizeof c->audio);
+    wnpu_params_init(&c->params, sizeof c->params);
+    c->params.language = language;
+    c->deadline.it_value.tv_sec = deadline_ms / 1000;
+    c->deadline.it_value.tv_usec = deadline_ms % 1000 * 1000;
+    c->kept = malloc(KEPT);
+    c->part = malloc(KEPT);
+    wrong = list_read(&c->phrases, path);
+    if (wrong == NULL && (c->kept == NULL || c->part == NULL)) {
+        wrong = "out of memory";
+    }
+    (void)snprintf(why, 512, "%s: %s", path, wrong != NULL ? wrong : "");
+    if (wrong != NULL || open_session(c, model, why) != WNPU_OK) {
+        commands_close(c);
+        return NULL;
     }
     memset(&alarm, 0, sizeof alarm);
     alarm.sa_handler = too_late;
     alarm.sa_flags = SA_RESTART;
     (void)sigaction(SIGALRM, &alarm, NULL);
-    deadline.it_value.tv_sec = deadline_ms / 1000;
-    deadline.it_value.tv_usec = deadline_ms % 1000 * 1000;
-    wnpu_params_init(&params, sizeof params);
-    params.language = language;
-    return open_session(model);
+    return c;
 }
 
-void commands_keep(const wnpu_audio *format, const void *samples, size_t frames)
+void commands_keep(commands *c, const wnpu_audio *format, const void *samples, size_t frames)
 {
-    size_t i, n;
-    if (kept == NULL) {
-        return;
-    }
-    n = frames * wnpu_frame_bytes(format);
-    (void)pthread_mutex_lock(&keeping);
-    audio.format = format->format;
-    audio.rate = format->rate;
-    audio.channels = format->channels;
+    size_t i, n = frames * wnpu_frame_bytes(format);
+    (void)pthread_mutex_lock(&c->keeping);
+    c->audio.format = format->format;
+    c->audio.rate = format->rate;
+    c->audio.channels = format->channels;
     for (i = 0; i < n; i++) {
-        kept[n_kept++ % KEPT] = ((const unsigned char *)samples)[i];
+        c->kept[c->n_kept++ % KEPT] = ((const unsigned char *)samples)[i];
     }
-    (void)pthread_mutex_unlock(&keeping);
+    (void)pthread_mutex_unlock(&c->keeping);
 }
 
-/* Position of a time in what was kept. */
-static uint64_t position_of(int64_t ms)
+/* Position of a time in what was kept, of whole frames. */
+static uint64_t position_of(const commands *c, int64_t ms)
 {
-    uint64_t at = ms > 0 ? (uint64_t)ms * audio.rate / 1000 * width : 0;
-    return at < n_kept ? at : n_kept;
+    uint64_t at = ms > 0 ? (uint64_t)ms * c->audio.rate / 1000 * wnpu_frame_bytes(&c->audio) : 0;
+    return at < c->n_kept ? at : c->n_kept;
 }
 
-const char *commands_choose(int64_t t0_ms, int64_t t1_ms, wnpu_choice *choice)
+const char *commands_choose(commands *c, int64_t t0_ms, int64_t t1_ms, wnpu_choice *choice)
 {
     static const struct itimerval off;
+    wnpu_audio part;
     uint64_t i, end, oldest, from;
+    size_t width;
     int status;
-    (void)pthread_mutex_lock(&keeping);
-    width = wnpu_frame_bytes(&audio);
-    oldest = n_kept > KEPT ? n_kept - KEPT : 0;
-    end = position_of(t1_ms + AROUND_MS);
-    from = position_of(t0_ms > t1_ms - LONGEST_MS ? t0_ms - AROUND_MS : t1_ms - LONGEST_MS);
+    (void)pthread_mutex_lock(&c->keeping);
+    width = wnpu_frame_bytes(&c->audio);
+    oldest = c->n_kept > KEPT ? c->n_kept - KEPT : 0;
+    end = position_of(c, t1_ms + AROUND_MS);
+    from = position_of(c, t0_ms > t1_ms - LONGEST_MS ? t0_ms - AROUND_MS : t1_ms - LONGEST_MS);
     from = from > oldest ? from : (oldest + width - 1) / width * width;
     for (i = from; i < end; i++) {
-        part[i - from] = kept[i % KEPT];
+        c->part[i - from] = c->kept[i % KEPT];
     }
-    (void)pthread_mutex_unlock(&keeping);
-    audio.data = part;
-    audio.read = NULL;
-    audio.frames = end > from ? (end - from) / width : 0;
-    (void)setitimer(ITIMER_REAL, &deadline, NULL);
-    status = wnpu_choose(session, &params, &audio, phrases.items, phrases.n, choice);
+    part = c->audio;
+    (void)pthread_mutex_unlock(&c->keeping);
+    part.data = c->part;
+    part.frames = end > from ? (end - from) / width : 0;
+    (void)setitimer(ITIMER_REAL, &c->deadline, NULL);
+    status = wnpu_choose(c->session, &c->params, &part, c->phrases.items, c->phrases.n, choice);
     (void)setitimer(ITIMER_REAL, &off, NULL);
-    return status == WNPU_OK ? phrases.items[choice->best] : NULL;
+    return status == WNPU_OK ? c->phrases.items[choice->best] : NULL;
 }
 
-void commands_close(void)
+void commands_close(commands *c)
 {
-    wnpu_session_close(session);
-    list_free(&phrases);
-    free(kept);
-    free(part);
+    if (c == NULL) {
+        return;
+    }
+    running = NULL;
+    wnpu_session_close(c->session);
+    list_free(&c->phrases);
+    free(c->kept);
+    free(c->part);
+    (void)pthread_mutex_destroy(&c->keeping);
+    free(c);
 }

@@ -113,14 +113,6 @@ static int take_hotwords(void *to, char *value)
     return wrong == NULL ? 0 : complain(STATUS_FAILED, "--hotwords: %s: %s", value, wrong);
 }
 
-static int take_commands(void *to, char *value)
-{
-    settings *s = to;
-    s->commands = value;
-    s->show.commands = 1;
-    return 0;
-}
-
 static int take_commit(void *to, char *value)
 {
     ((settings *)to)->has_commit = 1;
@@ -163,7 +155,7 @@ static const args_row rows[] = {
      .meaning = "text that could come before: spelling and style follow it"},
     {.name = "hotwords", .value = "LIST", .take = take_hotwords,
      .meaning = "words to expect, separated by commas, or @FILE with one per line"},
-    {.name = "commands", .value = "FILE", .take = take_commands,
+    {.name = "commands", .value = "FILE", TEXT(commands),
      .meaning = "tell which of the phrases in FILE, one per line, each utterance was"},
     {.name = "deadline", .value = "MS", NUMBER(deadline_ms, 1, 3600000), .start = 1000,
      .meaning = "longest time to find out which of --commands it was"},
@@ -267,7 +259,7 @@ static int is_watched(void)
 static int open_model(void)
 {
     wnpu_error error = {0, ""};
-    const char *wrong = NULL;
+    char why[512];
     if (wnpu_model_open(&model, set.model, NULL, &error) != WNPU_OK) {
         return complain(STATUS_FAILED, "%s", error.message);
     }
@@ -275,14 +267,14 @@ static int open_model(void)
         set.params.commit_step_ms = 1000;
     }
     if (set.commands != NULL) {
-        wrong = commands_open(model, set.commands, (int)set.deadline_ms, set.params.language);
-    }
-    if (wrong == NULL && set.output != NULL) {
-        if (file_open(set.output) != 0) {
-            return complain(STATUS_FAILED, "%s: %s", set.output, strerror(errno));
+        set.show.commands = commands_open(model, set.commands, set.deadline_ms,
+                                          set.params.language, why);
+        if (set.show.commands == NULL) {
+            return complain(STATUS_FAILED, "%s", why);
         }
     }
-    return wrong == NULL ? 0 : complain(STATUS_FAILED, "%s", wrong);
+    return set.output == NULL || file_open(set.output) == 0
+               ? 0 : complain(STATUS_FAILED, "%s: %s", set.output, strerror(errno));
 }
 
 static int open_sound(void)
@@ -305,7 +297,7 @@ static int open_sound(void)
     }
     set.skip_late = fstat(fd, &about) != 0 || !S_ISREG(about.st_mode);
     if (source_open(&sound, fd, set.has_raw ? &set.raw : NULL, known_live, &ends) == 0) {
-        sound.keep = set.commands != NULL ? commands_keep : NULL;
+        sound.keep = set.show.commands;
         return 0;
     }
     if (ends) {
@@ -471,7 +463,7 @@ static int judge_sound(int status)
 static void close_all(void)
 {
     int i;
-    commands_close();
+    commands_close(set.show.commands);
     for (i = 0; i < SOURCE_SESSIONS; i++) {
         atomic_store(&running[i], NULL);
         wnpu_session_close(voices[i].session);

@@ -80,7 +80,8 @@ static void show_segments(voice *v)
 static void show_command(const voice *v, const wnpu_live *live)
 {
     wnpu_choice c = {.struct_size = sizeof c};
-    const char *phrase = commands_choose(live->utterance_t0_ms, live->utterance_t1_ms, &c);
+    const char *phrase = commands_choose(options.commands, live->utterance_t0_ms,
+                                         live->utterance_t1_ms, &c);
     char line[512];
     size_t n = begin_line(v, live->utterance_t0_ms, line, sizeof line);
     (void)snprintf(line + n, sizeof line - n, "%s\t%.2f\t%.2f", phrase != NULL ? phrase : "-",
@@ -172,7 +173,7 @@ int show(voice *v, uint32_t events, int last)
         event(v, "utterance-end", live.utterance_t0_ms, live.utterance_t1_ms);
         event_text(0, "");
     }
-    if (options.commands && (events & WNPU_EVENT_UTTERANCE_END)) {
+    if (options.commands != NULL && (events & WNPU_EVENT_UTTERANCE_END)) {
         show_command(v, &live);
     }
     if (!options.json && (v->speaker == 0 || (events & WNPU_EVENT_TENTATIVE))) {

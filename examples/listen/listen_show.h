@@ -4,6 +4,7 @@
 #ifndef LISTEN_SHOW_H
 #define LISTEN_SHOW_H
 
+#include "commands.h"
 #include "whisper_npu.h"
 
 /* A live run. */
@@ -16,7 +17,7 @@ typedef struct voice {
 typedef struct show_options {
     int json;                 /* a line of JSON for each event */
     int times;                /* before lines of text */
-    int commands;             /* which phrase each utterance was, in place of its text */
+    commands *commands;       /* show which phrase each utterance was, in place of its text */
 } show_options;
 
 void show_begin(const show_options *options);

@@ -158,7 +158,7 @@ static void lose(source *s, double ms)
     for (done = 0; s->keep != NULL && done < frames; done += n) {
         n = sizeof silence / wnpu_frame_bytes(&s->in.audio);
         n = n < frames - done ? n : frames - done;
-        s->keep(&s->in.audio, silence, (size_t)n);
+        commands_keep(s->keep, &s->in.audio, silence, (size_t)n);
     }
     s->clock.frames += frames;
     s->clock.until = 0;
@@ -261,7 +261,7 @@ static void *read_all(void *user)
             (void)wnpu_stream_push(s->session[i], samples, (size_t)n);
         }
         if (s->keep != NULL) {
-            s->keep(a, samples, (size_t)n);
+            commands_keep(s->keep, a, samples, (size_t)n);
         }
         if (s->looking) {
             look_at(s, samples, (size_t)n);

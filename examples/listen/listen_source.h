@@ -10,6 +10,7 @@
 #ifndef LISTEN_SOURCE_H
 #define LISTEN_SOURCE_H
 
+#include "commands.h"
 #include "../kit/input.h"
 #include "whisper_npu.h"
 
@@ -40,7 +41,7 @@ typedef struct source {
     atomic_int quiet;         /* of source_wait() */
     wnpu_session *session[SOURCE_SESSIONS];
     int n_sessions;
-    void (*keep)(const wnpu_audio *audio, const void *samples, size_t frames); /* or NULL */
+    commands *keep;           /* gets the frames, too; or NULL */
     int ended;                /* guarded by mutex, as is hint */
     int failed;               /* reading failed */
     char hint[256];           /* why the samples may not be what they are taken for */
