@@ -19524,12 +19524,19 @@ static void rs_begin_chain(rs_chain *c, const rs_list *l)
     c->at = l->count > 0 ? l->first : l->spare;
 }
 
+/* The kind of a span of the ledger with this reason. */
+static int rs_kind(int reason)
+{
+    return reason >= WNPU_REASON_NO_TEXT ? WNPU_LEDGER_UNRESOLVED
+           : reason > WNPU_REASON_NONE   ? WNPU_LEDGER_SILENCE
+                                         : WNPU_LEDGER_TEXT;
+}
+
 /* Whether lg_append() or aw_add_speech() can have added the span. Speech has neither kind nor
  * reason. */
 static int rs_is_span(const rs_chain *c, const wnpu_ledger_span *span)
 {
-    int kind = span->reason >= WNPU_REASON_NO_TEXT ? WNPU_LEDGER_UNRESOLVED
-               : span->reason > WNPU_REASON_NONE ? WNPU_LEDGER_SILENCE : WNPU_LEDGER_TEXT;
+    int kind = rs_kind(span->reason);
     if (!rs_is_time(span->t0_ms, span->t1_ms) || span->t0_ms == span->t1_ms ||
         span->t0_ms < c->end_ms) {
         return 0;
@@ -25851,6 +25858,7 @@ typedef struct ru_audio {
     int complete;           /* the recording's end has been read */
     au_stream *stream;
     rs_store *store;        /* of the run: spans of speech are in its list of them */
+    ri_ring *ring;          /* of the run: what a live one lost */
     float *samples;         /* [capacity], from ML_MARGIN before the window's first frame */
     size_t capacity;        /* ML_SPAN + RU_DETECTOR_DELAY, and RU_LOOKAHEAD more if windows are
                                decoded together */
@@ -25895,8 +25903,9 @@ typedef struct ru_phrase {
 /* ---- the state of a run ---- */
 
 /* The following structures are values without pointers. A field that is added to one of them is
- * reset, copied and wiped with all others; one of ru_state is also in snapshots, see sn_is_valid().
- * Fields are 0 when a run begins, except those that ru_begin() sets. */
+ * reset, copied and wiped with all others; one of ru_state, ru_place or ru_ledger is also in
+ * snapshots, see sn_is_valid(). Fields are 0 when a run begins, except those that ru_begin()
+ * sets. */
 
 /* The language spoken, and its detection. */
 typedef struct ru_language {
@@ -25955,7 +25964,6 @@ typedef struct ru_live {
 typedef struct ru_state {
     ru_counts checkpoint;   /* what the next window changes, as it was before */
     uint64_t fingerprint;   /* of the run's parameters */
-    ru_ledger ledger;
     size_t n_previous;      /* tokens in ru_context.previous */
     uint32_t window;        /* number of the window, from 0 */
     uint32_t loop_cuts;     /* consecutive windows whose text was cut before a loop */
@@ -25973,8 +25981,6 @@ typedef struct ru_work {
     int live;               /* RU_LIVE: a live run is open; RU_LIVE_RESTORED: one was restored */
     int live_status;        /* of its last step */
     int resumable;          /* only what the checkpoint restores has changed since it was saved */
-    int resumed;            /* no window has been completed since the run was stopped or resumed */
-    int stop_requested;     /* by on_progress or on_token, at once or after the window */
     int in_progress_call;   /* the progress callback is running */
     int64_t reported_ms;    /* last value passed to the progress callback */
     double reported_at;     /* when, see os_now_ms() */
@@ -25985,6 +25991,12 @@ typedef struct ru_work {
     rs_origin origin;       /* how the window's text was decoded */
     wnpu_choice choice;     /* among phrases; struct_size 0: no result */
 } ru_work;
+
+/* What a callback asked for. */
+typedef struct ru_stop {
+    int requested;          /* by on_progress or on_token, at once or after the window */
+    int resumed;            /* no window has been completed since the run was stopped or resumed */
+} ru_stop;
 
 /* What the open window of a live run says so far. */
 typedef struct ru_tentative {
@@ -26012,6 +26024,9 @@ typedef struct ru_pieces {
     size_t length, told;    /* bytes of text since the last restart; those of them reported */
     size_t n_held;
     char held[4];           /* [n_held] an incomplete character */
+    int32_t window;         /* number of the window */
+    int64_t window_ms;      /* its beginning */
+    int32_t script;         /* of its text */
     int restart;            /* the next event withdraws what was reported before */
     int overflow;           /* text does not hold all that was reported since the last restart */
     char text[RU_PIECES + 1]; /* NUL-terminated */
@@ -26025,13 +26040,28 @@ typedef struct ru_position {
     size_t window;          /* index of its cross-attention cache */
 } ru_position;
 
+/* What the caller gave, and gets if the run does not succeed. */
+typedef struct ru_call {
+    wnpu_params params;
+    int *cancel;            /* atomic */
+    wnpu_error error;
+    ru_stop stop;
+} ru_call;
+
+/* What the run has found: text, speech and the ledger, statistics and the language. */
+typedef struct ru_results {
+    rs_store store;
+    ru_ledger ledger;
+    ru_counts now;
+} ru_results;
+
 typedef struct ru_run {
     /* ---- parts with memory of their own ---- */
     en_engine engine;
     de_decoder decoder;
     np_bridge bridge;
     lr_rules rules;
-    rs_store store;
+    ru_results out;
     sp_kept kept;           /* results that those of the run are appended to */
     ri_ring ring;           /* of a live run */
     ru_audio audio;
@@ -26039,13 +26069,9 @@ typedef struct ru_run {
     ru_text text;
     ru_phrase phrase;
     vc_voices voices;
-    /* ---- what the caller gave and gets ---- */
-    wnpu_params params;
-    int *cancel;            /* atomic */
-    wnpu_error error;
+    ru_call call;
     /* ---- state: see ru_begin() ---- */
     ru_state state;
-    ru_counts now;
     ru_work work;
     ru_tentative tentative;
     ru_pieces pieces;
@@ -26062,16 +26088,18 @@ static void ru_begin(ru_run *r)
 {
     memset(&r->audio.at, 0, sizeof r->audio.at);
     memset(&r->state, 0, sizeof r->state);
-    memset(&r->now, 0, sizeof r->now);
+    memset(&r->out.ledger, 0, sizeof r->out.ledger);
+    memset(&r->out.now, 0, sizeof r->out.now);
+    memset(&r->call.stop, 0, sizeof r->call.stop);
     memset(&r->work, 0, sizeof r->work);
     memset(&r->tentative, 0, sizeof r->tentative);
     memset(&r->pieces, 0, sizeof r->pieces);
     r->audio.at.n_samples = ML_MARGIN;
     r->audio.content = ML_FRAMES;
     r->audio.complete = 0;
-    r->audio.at.limit_ms = r->state.ledger.last_return_ms = r->work.gap_ms = -1;
+    r->audio.at.limit_ms = r->out.ledger.last_return_ms = r->work.gap_ms = -1;
     ru_begin_live(&r->state.live);
-    r->now.language.rival = -1;
+    r->out.now.language.rival = -1;
 }
 
 /* ---- what others ask of the run ---- */
@@ -26151,10 +26179,9 @@ static int64_t ru_end_ms(const ru_place *at)
 
 /* ---- memory ---- */
 
-static void aw_carve(ar_arena *arena, ru_audio *a, rs_store *store, const wnpu_config *c)
+static void aw_carve(ar_arena *arena, ru_audio *a, const wnpu_config *c)
 {
     ru_lookahead *f = &a->ahead;
-    a->store = store;
     a->batch = c->batch;
     au_stream_carve(arena, &a->stream);
     a->capacity = ML_SPAN + RU_DETECTOR_DELAY + (c->batch > 0 ? RU_LOOKAHEAD : 0);
@@ -26168,7 +26195,7 @@ static void aw_carve(ar_arena *arena, ru_audio *a, rs_store *store, const wnpu_c
 
 static void aw_wipe(ru_audio *a)
 {
-    memset(&a->at, 0, sizeof a->at);
+    ar_wipe(&a->at, sizeof a->at);
     au_wipe(a->stream);
     ar_wipe(a->samples, a->written * sizeof(float));
     va_wipe(&a->voice);
@@ -26557,15 +26584,14 @@ static void aw_begin_detector(ru_audio *a, wnpu_stats *stats, const wnpu_params 
 }
 
 /* Fills the first window. */
-static int aw_begin_audio(ru_audio *a, wnpu_stats *stats, const wnpu_params *params,
-                          const int *cancel, wnpu_error *error)
+static int aw_begin_audio(ru_audio *a, wnpu_stats *stats, ru_call *call)
 {
     a->at.frame = 0;
     a->at.cut_ms = 0;
     a->complete = 0;
     aw_set_samples(&a->at, ML_MARGIN);
-    aw_begin_detector(a, stats, params);
-    return aw_fill(a, cancel, error);
+    aw_begin_detector(a, stats, &call->params);
+    return aw_fill(a, call->cancel, &call->error);
 }
 
 /* Mel frames of real audio in the window, 0..3000. */
@@ -26746,32 +26772,32 @@ static int aw_is_point(const ru_audio *a, const wnpu_params *params, const ru_co
 /* Runs the detector until the end of the window is decided. Sets *frames to those read of it; to 0
  * if it cannot be decided yet, words are to be confirmed first (c: see aw_is_point()), or the
  * recording ends here. */
-static int aw_decide(ru_run *r, const ru_confirmed *c, size_t *frames)
+static int aw_decide(ru_audio *a, wnpu_stats *stats, ru_call *call, const ru_confirmed *c,
+                     size_t *frames)
 {
-    int ahead = r->audio.ahead.active, fed = 1;
-    int status = ahead || aw_is_decided(&r->audio, &r->params, r->audio.at.spans_passed)
+    int ahead = a->ahead.active, fed = 1;
+    int status = ahead || aw_is_decided(a, &call->params, a->at.spans_passed)
                      ? WNPU_OK
-                     : aw_take_decided(&r->audio, &r->now.stats, &r->error);
-    size_t searched = r->audio.at.spans_passed;
-    uint64_t from = r->audio.voice.n_pushed;
-    size_t n_spans = r->audio.ahead.n_spans;
+                     : aw_take_decided(a, stats, &call->error);
+    size_t searched = a->at.spans_passed;
+    uint64_t from = a->voice.n_pushed;
+    size_t n_spans = a->ahead.n_spans;
     *frames = 0;
-    while (status == WNPU_OK && fed && !ru_cancelled(r->cancel)) {
-        if (aw_is_decided(&r->audio, &r->params, searched) && aw_frames(&r->audio.at) > 0) {
-            *frames = aw_frames(&r->audio.at);
+    while (status == WNPU_OK && fed && !ru_cancelled(call->cancel)) {
+        if (aw_is_decided(a, &call->params, searched) && aw_frames(&a->at) > 0) {
+            *frames = aw_frames(&a->at);
             break;
         }
         /* only the pause after it can still become longer */
-        searched = aw_last_span(&r->audio);
-        if (aw_is_point(&r->audio, &r->params, c)) {
+        searched = aw_last_span(a);
+        if (aw_is_point(a, &call->params, c)) {
             break;
         }
-        status = r->params.vad ? aw_feed_detector(&r->audio, &r->now.stats, &r->error, &fed)
-                               : WNPU_OK;
-        fed = fed && r->params.vad;
+        status = call->params.vad ? aw_feed_detector(a, stats, &call->error, &fed) : WNPU_OK;
+        fed = fed && call->params.vad;
     }
     if (ahead && *frames > 0) {
-        aw_keep_decided(&r->audio, from, n_spans);
+        aw_keep_decided(a, from, n_spans);
     }
     return status;
 }
@@ -26895,53 +26921,53 @@ static size_t aw_window_frames(ru_audio *a, const wnpu_params *params, size_t fr
 /* ---- the ledger ---- */
 
 /* The first loss of live samples that ends after the ledger. Returns 0 if there is none. */
-static int lg_next_loss(const ru_audio *a, const ru_ledger *ledger, ri_ring *ring,
-                        int64_t *begin_ms, int64_t *end_ms)
+static int lg_next_loss(const ru_audio *a, const ru_ledger *ledger, int64_t *begin_ms,
+                        int64_t *end_ms)
 {
-    while (ring->n_spans > 0) {
-        const ri_span *lost = &ring->span[0];
+    while (a->ring->n_spans > 0) {
+        const ri_span *lost = &a->ring->span[0];
         *begin_ms = au_ms(a->stream, lost->first);
         *end_ms = au_ms(a->stream, lost->end - 1) + 1;
         if (*end_ms > ledger->covered_ms) {
             return 1;
         }
-        ri_drop_span(ring, 0);
+        ri_drop_span(a->ring, 0);
     }
     return 0;
 }
 
 /* Appends one span, up to end_ms. */
-static int lg_append_span(ru_run *r, int64_t end_ms, int kind, int reason)
+static int lg_append_span(ru_results *out, wnpu_error *error, int64_t end_ms, int reason)
 {
     wnpu_ledger_span span;
-    span.t0_ms = r->state.ledger.covered_ms;
+    span.t0_ms = out->ledger.covered_ms;
     span.t1_ms = end_ms;
-    span.kind = kind;
+    span.kind = rs_kind(reason);
     span.reason = reason;
-    if (rs_add_ledger(&r->store, &span) != WNPU_OK) {
-        return er_set(&r->error, WNPU_E_FULL, "the result store is full after %lu spans of the "
-                      "ledger; raise result_bytes", (unsigned long)r->store.ledger.count);
+    if (rs_add_ledger(&out->store, &span) != WNPU_OK) {
+        return er_set(error, WNPU_E_FULL, "the result store is full after %lu spans of the "
+                      "ledger; raise result_bytes", (unsigned long)out->store.ledger.count);
     }
-    if (kind == WNPU_LEDGER_UNRESOLVED) {
-        r->now.stats.unresolved_ms += end_ms - r->state.ledger.covered_ms;
+    if (span.kind == WNPU_LEDGER_UNRESOLVED) {
+        out->now.stats.unresolved_ms += end_ms - out->ledger.covered_ms;
     }
-    r->state.ledger.covered_ms = end_ms;
+    out->ledger.covered_ms = end_ms;
     return WNPU_OK;
 }
 
 /* Extends the ledger to end_ms. What was lost on the way is unresolved. */
-static int lg_append(ru_run *r, int64_t end_ms, int kind, int reason)
+static int lg_append(ru_results *out, const ru_audio *a, wnpu_error *error, int64_t end_ms,
+                     int reason)
 {
     int64_t begin, end;
     int status = WNPU_OK;
-    while (status == WNPU_OK && r->state.ledger.covered_ms < end_ms) {
-        if (!lg_next_loss(&r->audio, &r->state.ledger, &r->ring, &begin, &end) || begin >= end_ms) {
-            status = lg_append_span(r, end_ms, kind, reason);
-        } else if (begin > r->state.ledger.covered_ms) {
-            status = lg_append_span(r, begin, kind, reason);
+    while (status == WNPU_OK && out->ledger.covered_ms < end_ms) {
+        if (!lg_next_loss(a, &out->ledger, &begin, &end) || begin >= end_ms) {
+            status = lg_append_span(out, error, end_ms, reason);
+        } else if (begin > out->ledger.covered_ms) {
+            status = lg_append_span(out, error, begin, reason);
         } else {
-            status = lg_append_span(r, end < end_ms ? end : end_ms, WNPU_LEDGER_UNRESOLVED,
-                                    WNPU_REASON_OVERRUN);
+            status = lg_append_span(out, error, end < end_ms ? end : end_ms, WNPU_REASON_OVERRUN);
         }
     }
     return status;
@@ -26950,29 +26976,30 @@ static int lg_append(ru_run *r, int64_t end_ms, int kind, int reason)
 /* The reason of t0_ms..t1_ms, voice without text; whole: it is a span. Voice whose text was
  * discarded, or that the model calls silence, may have been a command of one word: then it is
  * unresolved, unless it is an edge of a span, not longer than the error of timestamps. */
-static int lg_reason_of_voice(const ru_run *r, int64_t t0_ms, int64_t t1_ms, int whole, int reason)
+static int lg_reason_of_voice(const ru_audio *a, int64_t t0_ms, int64_t t1_ms, int whole,
+                              int reason)
 {
     return reason == WNPU_REASON_NO_SPEECH &&
-                   (whole || aw_speech_ms(&r->audio, t0_ms, t1_ms) > LG_TOLERANCE_MS)
+                   (whole || aw_speech_ms(a, t0_ms, t1_ms) > LG_TOLERANCE_MS)
                ? WNPU_REASON_NO_TEXT
                : reason;
 }
 
 /* Extends the ledger to end_ms with audio that has no text: silence where there is no voice, and
  * elsewhere a span with the given reason. Undecided audio counts as voice. */
-static int lg_cover(ru_run *r, int64_t end_ms, int reason)
+static int lg_cover(ru_results *out, const ru_audio *a, ru_call *call, int64_t end_ms, int reason)
 {
-    int64_t known = aw_decided_ms(&r->audio);
+    int64_t known = aw_decided_ms(a);
     int status = WNPU_OK;
-    size_t i = r->audio.at.spans_passed;
-    while (status == WNPU_OK && r->state.ledger.covered_ms < end_ms) {
-        int64_t at = r->state.ledger.covered_ms, end = end_ms;
+    size_t i = a->at.spans_passed;
+    while (status == WNPU_OK && out->ledger.covered_ms < end_ms) {
+        int64_t at = out->ledger.covered_ms, end = end_ms;
         wnpu_speech_span span;
         int found, silent, why;
-        while ((found = aw_get_span(&r->audio, i, &span)) != 0 && span.t1_ms <= at) {
+        while ((found = aw_get_span(a, i, &span)) != 0 && span.t1_ms <= at) {
             i++;
         }
-        silent = r->params.vad && (found ? span.t0_ms > at : known > at);
+        silent = call->params.vad && (found ? span.t0_ms > at : known > at);
         if (found) {
             int64_t edge = silent ? span.t0_ms : span.t1_ms;
             end = edge < end ? edge : end;
@@ -26980,13 +27007,12 @@ static int lg_cover(ru_run *r, int64_t end_ms, int reason)
             end = known < end ? known : end;
         }
         why = silent ? WNPU_REASON_NO_VOICE
-                     : lg_reason_of_voice(r, at, end, found && span.t0_ms == at &&
-                                          span.t1_ms == end, reason);
-        status = lg_append(r, end, why >= WNPU_REASON_NO_TEXT ? WNPU_LEDGER_UNRESOLVED
-                                                              : WNPU_LEDGER_SILENCE, why);
+                     : lg_reason_of_voice(a, at, end,
+                                          found && span.t0_ms == at && span.t1_ms == end, reason);
+        status = lg_append(out, a, &call->error, end, why);
     }
-    if (end_ms > r->state.ledger.covered_text_ms) {
-        r->state.ledger.covered_text_ms = end_ms;
+    if (end_ms > out->ledger.covered_text_ms) {
+        out->ledger.covered_text_ms = end_ms;
     }
     return status;
 }
@@ -27089,7 +27115,7 @@ static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms
     int64_t begin;
     int reason = WNPU_REASON_PAUSE, status;
     *refused = 0;
-    if (lg_find_gap(&r->audio, &r->state.ledger, &r->params, d->t0_ms, &begin)) {
+    if (lg_find_gap(&r->audio, &r->out.ledger, &r->call.params, d->t0_ms, &begin)) {
         reason = WNPU_REASON_NO_TEXT;
         if (begin >= 0 && !lg_is_confirmed(&r->state.confirmed, from)) {
             r->work.gap_ms = begin; /* later segments wait for the gap, too */
@@ -27099,41 +27125,42 @@ static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms
             return WNPU_OK;
         }
     }
-    status = lg_cover(r, begins_ms < d->t0_ms ? begins_ms : d->t0_ms, reason);
+    status = lg_cover(&r->out, &r->audio, &r->call, begins_ms < d->t0_ms ? begins_ms : d->t0_ms,
+                      reason);
     if (status == WNPU_OK && !lg_is_confirmed(&r->state.confirmed, from) &&
-        lg_is_unreliable(&r->audio, &r->params, &r->engine, d)) {
-        status = lg_cover(r, d->t1_ms, WNPU_REASON_NO_SPEECH);
+        lg_is_unreliable(&r->audio, &r->call.params, &r->engine, d)) {
+        status = lg_cover(&r->out, &r->audio, &r->call, d->t1_ms, WNPU_REASON_NO_SPEECH);
         *refused = 1;
     }
     return status;
 }
 
 /* Ends a window after its segments: sets how many frames it has used and extends the ledger. */
-static int lg_finish_window(ru_run *r, int silent, size_t *used)
+static int lg_finish_window(ru_results *out, ru_audio *a, ru_call *call, ru_work *w, int silent,
+                            size_t *used)
 {
-    int64_t base = ru_recording_ms(&r->audio.at, 0), begin;
-    int64_t end = ru_recording_ms(&r->audio.at, (int64_t)*used * 10);
+    int64_t base = ru_recording_ms(&a->at, 0), begin;
+    int64_t end = ru_recording_ms(&a->at, (int64_t)*used * 10);
     int reason = silent ? WNPU_REASON_NO_SPEECH : WNPU_REASON_PAUSE;
-    int limited = r->audio.at.limit_ms >= 0 && r->work.gap_ms < 0;
-    if (!silent && r->work.gap_ms < 0 &&
-        lg_find_gap(&r->audio, &r->state.ledger, &r->params, end, &begin)) {
+    int limited = a->at.limit_ms >= 0 && w->gap_ms < 0;
+    if (!silent && w->gap_ms < 0 && lg_find_gap(a, &out->ledger, &call->params, end, &begin)) {
         reason = WNPU_REASON_NO_TEXT;
         if (begin >= base + LG_GAP_MS) {
-            r->work.gap_ms = begin;
+            w->gap_ms = begin;
         }
     }
-    if (r->work.gap_ms >= 0) {
-        *used = (size_t)(r->work.gap_ms - base) / 10u;
-        end = ru_recording_ms(&r->audio.at, (int64_t)*used * 10);
+    if (w->gap_ms >= 0) {
+        *used = (size_t)(w->gap_ms - base) / 10u;
+        end = ru_recording_ms(&a->at, (int64_t)*used * 10);
         reason = WNPU_REASON_PAUSE;
-        r->state.ledger.last_return_ms = r->work.gap_ms;
-        r->work.gap_ms = -1;
-        r->now.stats.returns++;
+        out->ledger.last_return_ms = w->gap_ms;
+        w->gap_ms = -1;
+        out->now.stats.returns++;
     }
     if (limited) {
-        aw_limit(&r->audio.at, -1);
+        aw_limit(&a->at, -1);
     }
-    return lg_cover(r, end, reason);
+    return lg_cover(out, a, call, end, reason);
 }
 
 /* ---- segments of a window ---- */
@@ -27152,60 +27179,60 @@ static float lg_decibels(double power)
     return power > 1e-12 ? MT_DECIBELS * mt_log1((float)power) : -120.0f;
 }
 
-/* Takes the vector of a turn in the segment stored last. It begins with a word, if there are
- * words. */
-static void lg_take_turn(ru_run *r, size_t word, int64_t t0_ms, int64_t t1_ms)
+/* Asks for the vector of a voice, for a turn of at least VC_LEAST_MS. Returns whether there is one,
+ * in vc_voices.given. */
+static int lg_get_vector(vc_voices *v, const ru_audio *a, const wnpu_params *params, int64_t t0_ms,
+                         int64_t t1_ms)
 {
-    vc_voices *v = &r->voices;
     size_t n, least = VC_LEAST_MS * (ML_RATE / 1000u);
-    const float *samples = aw_samples_of(&r->audio, t0_ms, t1_ms, &n);
+    const float *samples = aw_samples_of(a, t0_ms, t1_ms, &n);
     int has_vector = 0;
-    if (t1_ms - t0_ms < VC_LEAST_MS) {
-        return; /* unknown, like whatever is no turn */
-    }
     if (n >= least && v->n < v->capacity) { /* also if cancelled: the window is completed */
         memset(v->given, 0, v->dimension * sizeof(float));
-        has_vector = r->params.on_voice(r->params.user, samples, n, v->given) == 0;
+        has_vector = params->on_voice(params->user, samples, n, v->given) == 0;
         (void)er_float_default();
     }
-    vc_add(v, r->store.count - 1, word, has_vector);
+    return has_vector;
 }
 
 /* Takes the turns of the segment stored last: all of it, or parts between pauses. */
-static void lg_take_turns(ru_run *r)
+static void lg_take_turns(vc_voices *voices, const rs_store *store, const ru_audio *a,
+                          const wnpu_params *params)
 {
-    size_t segment = r->store.count - 1, first = 0, i;
+    size_t segment = store->count - 1, first = 0, i;
     wnpu_segment s;
     wnpu_word w;
     int64_t begin, end;
-    if (!r->voices.on || rs_get(&r->store, segment, &s) != WNPU_OK) {
+    if (!voices->on || rs_get(store, segment, &s) != WNPU_OK) {
         return;
     }
     begin = end = s.t0_ms;
-    for (i = 0; rs_get_word(&r->store, segment, i, &w) == WNPU_OK; i++) {
+    for (i = 0; rs_get_word(store, segment, i, &w) == WNPU_OK; i++) {
         if (i > 0 && w.t0_ms - end >= VC_PAUSE_MS && end - begin >= VC_LEAST_MS &&
             s.t1_ms - w.t0_ms >= VC_LEAST_MS) {
-            lg_take_turn(r, first, begin, end);
+            vc_add(voices, segment, first, lg_get_vector(voices, a, params, begin, end));
             first = i;
             begin = w.t0_ms;
         }
         end = w.t1_ms;
     }
-    lg_take_turn(r, first, begin, s.t1_ms);
+    if (s.t1_ms - begin >= VC_LEAST_MS) { /* else unknown, like whatever is no turn */
+        vc_add(voices, segment, first, lg_get_vector(voices, a, params, begin, s.t1_ms));
+    }
 }
 
 /* Hands out the segment stored last. */
-static int lg_report_segment(ru_run *r)
+static int lg_report_segment(vc_voices *voices, const rs_store *store, const ru_audio *a,
+                             ru_call *call)
 {
     wnpu_segment segment;
     int stop = 0;
-    lg_take_turns(r);
-    if (r->params.on_segment != NULL &&
-        rs_get(&r->store, r->store.count - 1, &segment) == WNPU_OK) {
-        stop = r->params.on_segment(r->params.user, &segment);
+    lg_take_turns(voices, store, a, &call->params);
+    if (call->params.on_segment != NULL && rs_get(store, store->count - 1, &segment) == WNPU_OK) {
+        stop = call->params.on_segment(call->params.user, &segment);
         (void)er_float_default();
     }
-    return stop ? er_set(&r->error, WNPU_E_CANCELLED, "the segment callback requested a stop")
+    return stop ? er_set(&call->error, WNPU_E_CANCELLED, "the segment callback requested a stop")
                 : WNPU_OK;
 }
 
@@ -27225,30 +27252,30 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
     d.tokens = h->tokens + from;
     d.probability = h->probability + from;
     d.n = to - from;
-    d.language = r->now.language.id;
-    d.script = ru_script(&r->now.language, &r->params);
-    style.replace = r->params.replace;
-    style.hotwords = ru_hotwords(&r->params);
-    style.drop_fillers = r->params.drop_fillers;
-    style.language = r->now.language.id;
+    d.language = r->out.now.language.id;
+    d.script = ru_script(&r->out.now.language, &r->call.params);
+    style.replace = r->call.params.replace;
+    style.hotwords = ru_hotwords(&r->call.params);
+    style.drop_fillers = r->call.params.drop_fillers;
+    style.language = r->out.now.language.id;
     d.window = (int32_t)r->state.window;
     d.window_ms = ru_recording_ms(&r->audio.at, 0);
-    d.speaker = r->params.speaker;
+    d.speaker = r->call.params.speaker;
     d.origin = r->work.origin;
     d.origin.device = r->work.device;
     d.words = NULL;
     d.n_words = 0;
     if (from == 0) {
-        begin = lg_first_begin_ms(&r->audio, &r->params, begin, stop);
+        begin = lg_first_begin_ms(&r->audio, &r->call.params, begin, stop);
     }
     d.word_text = r->text.aligner.text;
     d.at_ms = r->text.aligner.at_ms;
-    if (r->params.words) {
+    if (r->call.params.words) {
         d.words = al_segment(&r->text.aligner, to, next_ms < end ? next_ms : end, &begin, &stop,
                              &d.n_words);
     }
     if (!lg_is_confirmed(&r->state.confirmed, from) &&
-        (r->work.gap_ms >= 0 || lg_is_past_content(&r->audio, &r->params, t0_ms))) {
+        (r->work.gap_ms >= 0 || lg_is_past_content(&r->audio, &r->call.params, t0_ms))) {
         return WNPU_OK;
     }
     d.voice = aw_speech_share(&r->audio, d.t0_ms, d.t1_ms);
@@ -27260,22 +27287,26 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
     d.t0_ms = begin;
     d.t1_ms = stop > begin ? stop : begin;
     d.level = lg_decibels(aw_power(&r->audio, d.t0_ms, d.t1_ms));
-    status = rs_list_reserve(&r->store, &r->store.ledger);
-    status = status == WNPU_OK ? rs_add(&r->store, &r->engine.model->vocab, &d, &stored) : status;
+    status = rs_list_reserve(&r->out.store, &r->out.store.ledger);
+    status = status == WNPU_OK ? rs_add(&r->out.store, &r->engine.model->vocab, &d, &stored)
+                               : status;
     added = stored;
-    status = status == WNPU_OK && stored ? sy_restyle(&r->store, &style, &stored) : status;
+    status = status == WNPU_OK && stored ? sy_restyle(&r->out.store, &style, &stored) : status;
     if (status != WNPU_OK) {
-        return er_set(&r->error, status, "the result store is full after %lu segments; raise "
-                      "result_bytes", (unsigned long)r->store.count);
+        return er_set(&r->call.error, status, "the result store is full after %lu segments; raise "
+                      "result_bytes", (unsigned long)r->out.store.count);
     }
     if (!added) {
         return WNPU_OK;
     }
-    status = lg_append(r, stop > model_end ? stop : model_end, WNPU_LEDGER_TEXT, WNPU_REASON_NONE);
-    if (model_end > r->state.ledger.covered_text_ms) {
-        r->state.ledger.covered_text_ms = model_end;
+    status = lg_append(&r->out, &r->audio, &r->call.error, stop > model_end ? stop : model_end,
+                       WNPU_REASON_NONE);
+    if (model_end > r->out.ledger.covered_text_ms) {
+        r->out.ledger.covered_text_ms = model_end;
     }
-    return status == WNPU_OK && stored ? lg_report_segment(r) : status;
+    return status == WNPU_OK && stored
+               ? lg_report_segment(&r->voices, &r->out.store, &r->audio, &r->call)
+               : status;
 }
 
 /* Whether the last token is a single timestamp, which means that no speech follows it. */
@@ -27457,23 +27488,23 @@ static void lg_set_rest(const ru_place *at, const ru_ledger *ledger, wnpu_stats 
 /* Ends the ledger at the end of what was read, however the run ended. If there is no text at all,
  * nothing confirms that what the detector took for voice was music or noise, and it may have been a
  * command of one word: then it is not silence. */
-static int lg_finish(ru_run *r, int status)
+static int lg_finish(ru_results *out, const ru_audio *a, ru_call *call, int status)
 {
     if (status == WNPU_OK) {
-        status = lg_cover(r, ru_end_ms(&r->audio.at), WNPU_REASON_PAUSE);
+        status = lg_cover(out, a, call, ru_end_ms(&a->at), WNPU_REASON_PAUSE);
     }
-    if (status == WNPU_OK && r->params.vad && r->store.count == 0) {
-        rs_unresolve_voice(&r->store);
+    if (status == WNPU_OK && call->params.vad && out->store.count == 0) {
+        rs_unresolve_voice(&out->store);
     }
-    lg_set_rest(&r->audio.at, &r->state.ledger, &r->now.stats, &r->store,
+    lg_set_rest(&a->at, &out->ledger, &out->now.stats, &out->store,
                 status == WNPU_E_CANCELLED ? WNPU_REASON_CANCELLED
                 : status == WNPU_E_FULL ? WNPU_REASON_FULL
                 : status == WNPU_E_IO || status == WNPU_E_AUDIO ? WNPU_REASON_INPUT
                 : WNPU_REASON_FAILED);
-    if (status != WNPU_OK || r->now.stats.unresolved_ms == 0) {
+    if (status != WNPU_OK || out->now.stats.unresolved_ms == 0) {
         return status;
     }
-    return lg_set_incomplete(&r->now.stats, &r->error);
+    return lg_set_incomplete(&out->now.stats, &call->error);
 }
 
 /* ======================================================================
@@ -27544,8 +27575,8 @@ static void wd_make_prompt(ru_run *r, int context, se_prompt *p)
         p->n_before = latest;
     }
     p->sot = n;
-    n += tk_start_tokens(v, r->now.language.id, r->params.task, r->context.prompt + n);
-    if (!r->params.timestamps) {
+    n += tk_start_tokens(v, r->out.now.language.id, r->call.params.task, r->context.prompt + n);
+    if (!r->call.params.timestamps) {
         r->context.prompt[n++] = v->no_timestamps;
     }
     p->n_given = confirmed > 0 ? confirmed : r->audio.at.frame == 0 ? r->work.n_prefix : 0;
@@ -27570,7 +27601,7 @@ static void wd_encode_samples(ru_run *r, const float *span, size_t content)
     int bridged;
     r->text.span = span;
     en_log_mel(&r->engine, span, content);
-    r->now.stats.log_mel_ms += ru_elapsed_ms(&since);
+    r->out.now.stats.log_mel_ms += ru_elapsed_ms(&since);
     bridged = wd_encodes_all(&r->engine) && np_begin(&r->bridge);
     r->work.device = bridged ? WNPU_DEVICE_ACCEL : WNPU_DEVICE_CPU;
     if (bridged) {
@@ -27578,14 +27609,14 @@ static void wd_encode_samples(ru_run *r, const float *span, size_t content)
     } else {
         en_run(&r->engine);
     }
-    r->now.stats.encoder_ms += ru_elapsed_ms(&since);
+    r->out.now.stats.encoder_ms += ru_elapsed_ms(&since);
     if (bridged) {
         np_cross(&r->bridge, de_cross(&r->decoder));
         np_end(&r->bridge);
     } else {
         en_cross(&r->engine, de_cross(&r->decoder));
     }
-    r->now.stats.cross_ms += ru_elapsed_ms(&since);
+    r->out.now.stats.cross_ms += ru_elapsed_ms(&since);
 }
 
 static void wd_encode(ru_run *r)
@@ -27595,7 +27626,7 @@ static void wd_encode(ru_run *r)
     }
     se_invalidate(&r->text.search);
     wd_encode_samples(r, r->audio.samples, r->audio.content);
-    r->now.stats.windows++;
+    r->out.now.stats.windows++;
 }
 
 /* ---- languages ---- */
@@ -27634,16 +27665,16 @@ static int wd_add_detection(ru_run *r, float *probability /* [RU_LANGUAGES] */)
     int32_t i;
     se_languages(&r->decoder, probability, &no_speech);
     se_invalidate(&r->text.search); /* the detection used the decoder */
-    if (ru_cancelled(r->cancel)) {
+    if (ru_cancelled(r->call.cancel)) {
         return 0;
     }
-    r->now.stats.prompt_tokens++;
-    weight = no_speech < 1.0f ? (1.0f - no_speech) * wd_speech_s(&r->audio, &r->params) : 0.0f;
+    r->out.now.stats.prompt_tokens++;
+    weight = no_speech < 1.0f ? (1.0f - no_speech) * wd_speech_s(&r->audio, &r->call.params) : 0.0f;
     weight = weight > 1e-6f ? weight : 1e-6f; /* so that a recording of silence has a result, too */
     for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
-        r->now.language.sums[i] += weight * probability[i];
+        r->out.now.language.sums[i] += weight * probability[i];
     }
-    r->now.language.weight += weight;
+    r->out.now.language.weight += weight;
     return 1;
 }
 
@@ -27713,17 +27744,18 @@ static void wd_follow_language(ru_language *language, const ru_work *w, const en
 static void wd_update_language(ru_run *r)
 {
     float probability[RU_LANGUAGES];
-    int32_t confirmed = r->now.language.id;
-    if (!wd_needs_language(&r->now.language, &r->engine, &r->params) ||
+    int32_t confirmed = r->out.now.language.id;
+    if (!wd_needs_language(&r->out.now.language, &r->engine, &r->call.params) ||
         !wd_add_detection(r, probability)) {
         return;
     }
-    if (r->params.language_mode == WNPU_LANGUAGE_EACH) {
-        wd_follow_language(&r->now.language, &r->work, &r->engine, &r->params, probability);
+    if (r->call.params.language_mode == WNPU_LANGUAGE_EACH) {
+        wd_follow_language(&r->out.now.language, &r->work, &r->engine, &r->call.params,
+                           probability);
     } else {
-        wd_decide_language(&r->now.language, &r->work, &r->engine);
+        wd_decide_language(&r->out.now.language, &r->work, &r->engine);
     }
-    r->now.language.id = r->state.confirmed.n > 0 ? confirmed : r->now.language.id;
+    r->out.now.language.id = r->state.confirmed.n > 0 ? confirmed : r->out.now.language.id;
 }
 
 /* Index of the current window in the lookahead, or lookahead.n. */
@@ -27770,7 +27802,7 @@ static al_part wd_part(const ru_run *r, const int32_t *tokens, const se_parts *p
     to = k + 1 < parts->n ? a->path[end] : a->path[last];
     part.ms = (int64_t)(to - from) * AL_STEP_MS;
     part.inner_ms = (int64_t)(a->path[last] - from) * AL_STEP_MS;
-    part.voice_ms = wd_voice_between(&r->audio, &r->params, base, from, to);
+    part.voice_ms = wd_voice_between(&r->audio, &r->call.params, base, from, to);
     part.near /= (float)n;
     if (k + 1 == parts->n && last > parts->begin[k]) { /* not counting its last token */
         tk_text(v, tokens[last], &length);
@@ -27780,19 +27812,20 @@ static al_part wd_part(const ru_run *r, const int32_t *tokens, const se_parts *p
 }
 
 /* Whether the sound of the first n parts of an aligned repetition recurs in the window. */
-static int wd_sound_recurs(ru_run *r, const se_parts *parts, size_t n, size_t window)
+static int wd_sound_recurs(ru_text *text, const ru_audio *audio, en_engine *e,
+                           const se_parts *parts, size_t n, size_t window)
 {
-    const ru_lookahead *f = &r->audio.ahead;
-    al_aligner *a = &r->text.aligner;
+    const ru_lookahead *f = &audio->ahead;
+    al_aligner *a = &text->aligner;
     const float *span = window == SE_ALONE
-                            ? r->text.span
-                            : r->audio.samples + (f->frame[window] - r->audio.at.frame) * ML_HOP;
+                            ? text->span
+                            : audio->samples + (f->frame[window] - audio->at.frame) * ML_HOP;
     uint32_t begin[SE_MAX_TOKENS + 1];
     size_t k;
     for (k = 0; k < n; k++) {
         begin[k] = a->path[parts->begin[k]];
     }
-    en_log_mel(&r->engine, span, window == SE_ALONE ? r->audio.content : f->content[window]);
+    en_log_mel(e, span, window == SE_ALONE ? audio->content : f->content[window]);
     return al_sound_recurs(a, begin, n);
 }
 
@@ -27808,8 +27841,8 @@ static size_t wd_judge(void *user, const int32_t *tokens, se_parts *parts, size_
     uint64_t first = window == SE_ALONE ? r->audio.at.frame : f->frame[window];
     uint64_t base = first / LG_FRAMES_PER_STEP;
     n = parts->begin[parts->n];
-    start = tk_start_tokens(v, r->now.language.id, r->params.task, a->tokens);
-    if (!r->params.timestamps) {
+    start = tk_start_tokens(v, r->out.now.language.id, r->call.params.task, a->tokens);
+    if (!r->call.params.timestamps) {
         a->tokens[start++] = v->no_timestamps;
     }
     memcpy(a->tokens + start, tokens, n * sizeof(int32_t));
@@ -27818,7 +27851,8 @@ static size_t wd_judge(void *user, const int32_t *tokens, se_parts *parts, size_
         a->part[k] = wd_part(r, tokens, parts, k, base);
     }
     k = al_supported(a->part, parts->n);
-    parts->copied = k >= SE_MIN_CONFIRMED && !wd_sound_recurs(r, parts, k, window);
+    parts->copied = k >= SE_MIN_CONFIRMED &&
+                    !wd_sound_recurs(&r->text, &r->audio, &r->engine, parts, k, window);
     parts->at = k < parts->n ? a->path[parts->begin[k]] : 0;
     return k;
 }
@@ -27929,7 +27963,7 @@ static void wd_cut_loop(const en_engine *e, const wnpu_params *params, se_hypoth
 
 static void wd_options(const ru_run *r, float temperature, uint64_t attempt, se_options *o)
 {
-    const wnpu_params *p = &r->params;
+    const wnpu_params *p = &r->call.params;
     size_t samples = p->best_of > 0 ? (size_t)p->best_of : 5;
     /* smaller ones would make logits infinite; this one is greedy in effect */
     o->temperature = temperature > 0.0f && temperature < 1e-6f ? 1e-6f : temperature;
@@ -27951,45 +27985,43 @@ static void wd_options(const ru_run *r, float temperature, uint64_t attempt, se_
  * has been reported is compared with the window's segments at its end. */
 
 /* Calls on_token. */
-static void wd_tell(ru_run *r, const char *text, size_t length, int complete)
+static void wd_tell(ru_pieces *p, ru_call *call, const char *text, size_t length, int complete)
 {
     wnpu_token_event event;
     int stop;
     memset(&event, 0, sizeof event);
     event.struct_size = (uint32_t)sizeof event;
-    event.window = (int32_t)r->state.window;
-    event.window_ms = ru_recording_ms(&r->audio.at, 0);
-    event.restart = r->pieces.restart;
+    event.window = p->window;
+    event.window_ms = p->window_ms;
+    event.restart = p->restart;
     event.complete = complete;
     event.text = text;
     event.text_length = length;
-    r->pieces.restart = 0;
-    stop = r->params.on_token(r->params.user, &event);
+    p->restart = 0;
+    stop = call->params.on_token(call->params.user, &event);
     (void)er_float_default();
-    r->work.stop_requested |= stop != 0;
-    if (r->work.stop_requested && !r->work.resumed) {
-        __atomic_store_n(r->cancel, 1, __ATOMIC_RELAXED);
+    call->stop.requested |= stop != 0;
+    if (call->stop.requested && !call->stop.resumed) {
+        __atomic_store_n(call->cancel, 1, __ATOMIC_RELAXED);
     }
 }
 
 /* Reports what has been added to the text. */
-static void wd_tell_added(ru_run *r)
+static void wd_tell_added(ru_pieces *p, ru_call *call)
 {
-    ru_pieces *p = &r->pieces;
     const char *added = p->text + p->told;
     size_t n = p->length - p->told;
     p->text[p->length] = '\0';
     p->told = p->length;
-    if (n > 0 && !ru_cancelled(r->cancel)) {
-        wd_tell(r, added, n, 0);
+    if (n > 0 && !ru_cancelled(call->cancel)) {
+        wd_tell(p, call, added, n, 0);
     }
 }
 
 /* Adds held bytes to the text as soon as they are a whole character, or invalid; with end = 1 also
  * an incomplete one, as rs_add() does at the end of a segment. */
-static void wd_add_held(ru_run *r, int end)
+static void wd_add_held(ru_pieces *p, ru_call *call, int end)
 {
-    ru_pieces *p = &r->pieces;
     while (p->n_held > 0) {
         size_t used, bytes;
         int cut;
@@ -27999,12 +28031,12 @@ static void wd_add_held(ru_run *r, int end)
         }
         bytes = code > 0 ? used : 3;
         if (p->length + bytes > RU_PIECES) {
-            wd_tell_added(r);
+            wd_tell_added(p, call);
             p->length = p->told = 0;
             p->overflow = 1;
         }
         memcpy(p->text + p->length, code > 0 ? p->held : "\xef\xbf\xbd", bytes);
-        tk_set_script(ru_script(&r->now.language, &r->params), p->text + p->length, bytes);
+        tk_set_script(p->script, p->text + p->length, bytes);
         p->length += bytes;
         p->n_held -= used;
         memmove(p->held, p->held + used, p->n_held);
@@ -28013,11 +28045,11 @@ static void wd_add_held(ru_run *r, int end)
 
 /* Reports the tokens of a hypothesis that have been added to it; complete: there will be no more.
  * Implements se_listener with complete = 0. */
-static void wd_report(ru_run *r, const se_hypothesis *h, int complete)
+static void wd_report(ru_pieces *p, ru_call *call, const en_engine *e, const se_hypothesis *h,
+                      int complete)
 {
-    ru_pieces *p = &r->pieces;
-    const tk_vocab *v = &r->engine.model->vocab;
-    if (ru_cancelled(r->cancel)) {
+    const tk_vocab *v = &e->model->vocab;
+    if (ru_cancelled(call->cancel)) {
         return; /* the latest token may be from an incomplete step */
     }
     for (; p->n_tokens < h->n; p->n_tokens++) {
@@ -28025,59 +28057,64 @@ static void wd_report(ru_run *r, const se_hypothesis *h, int complete)
         const char *text = h->tokens[i] < v->eot ? tk_text(v, h->tokens[i], &length) : NULL;
         for (k = 0; text != NULL && k < length; k++) {
             p->held[p->n_held++] = text[k];
-            wd_add_held(r, 0);
+            wd_add_held(p, call, 0);
         }
         if (i > 0 && h->tokens[i] >= v->timestamp0 && h->tokens[i - 1] >= v->timestamp0) {
-            wd_add_held(r, 1); /* a segment ends here */
+            wd_add_held(p, call, 1); /* a segment ends here */
         }
     }
     if (complete) {
-        wd_add_held(r, 1);
+        wd_add_held(p, call, 1);
     }
-    wd_tell_added(r);
+    wd_tell_added(p, call);
 }
 
 static void wd_listen(void *user, const se_hypothesis *h)
 {
-    wd_report(user, h, 0);
+    ru_run *r = user;
+    wd_report(&r->pieces, &r->call, &r->engine, h, 0);
 }
 
-/* Begins the text of a decoding. The text of the one before, if there was one, is withdrawn. */
-static void wd_begin_text(ru_run *r, uint32_t attempt)
+/* Begins the text of a decoding of window number `window`. The text of the one before, if there was
+ * one, is withdrawn. */
+static void wd_begin_text(ru_pieces *p, ru_call *call, const ru_audio *a,
+                          const ru_language *language, uint32_t window, uint32_t attempt)
 {
-    ru_pieces *p = &r->pieces;
     int withdraw = attempt > 0 && (p->told > 0 || p->overflow);
     p->n_tokens = p->length = p->told = p->n_held = 0;
     p->overflow = 0;
+    p->window = (int32_t)window;
+    p->window_ms = ru_recording_ms(&a->at, 0);
+    p->script = ru_script(language, &call->params);
     p->restart |= attempt == 0 || withdraw;
-    if (withdraw && !ru_cancelled(r->cancel)) {
-        wd_tell(r, "", 0, 0);
+    if (withdraw && !ru_cancelled(call->cancel)) {
+        wd_tell(p, call, "", 0, 0);
     }
 }
 
 /* Ends the text of a window whose segments are those from number `first` on. If they differ from
  * what has been reported, this is withdrawn and they are reported instead. */
-static void wd_end_text(ru_run *r, size_t first, int status)
+static void wd_end_text(ru_pieces *p, ru_call *call, const rs_store *store, size_t first,
+                        int status)
 {
-    ru_pieces *p = &r->pieces;
     wnpu_segment segment;
     size_t i, at = 0;
     int same = !p->overflow;
-    if (r->params.on_token == NULL || status == WNPU_E_CANCELLED) {
+    if (call->params.on_token == NULL || status == WNPU_E_CANCELLED) {
         return; /* or on_segment has ended the run */
     }
-    for (i = first; same && rs_get(&r->store, i, &segment) == WNPU_OK; i++) {
+    for (i = first; same && rs_get(store, i, &segment) == WNPU_OK; i++) {
         same = segment.text_length <= p->length - at &&
                memcmp(p->text + at, segment.text, segment.text_length) == 0;
         at += same ? segment.text_length : 0;
     }
     if (!same || at < p->length) {
         p->restart = 1;
-        for (i = first; rs_get(&r->store, i, &segment) == WNPU_OK; i++) {
-            wd_tell(r, segment.text, segment.text_length, 0);
+        for (i = first; rs_get(store, i, &segment) == WNPU_OK; i++) {
+            wd_tell(p, call, segment.text, segment.text_length, 0);
         }
     }
-    wd_tell(r, "", 0, 1);
+    wd_tell(p, call, "", 0, 1);
 }
 
 /* ---- attempts ---- */
@@ -28089,7 +28126,7 @@ static const se_hypothesis *wd_search(ru_run *r, const se_prompt *p, const se_op
     const se_hypothesis *h;
     size_t i = wd_lookahead_index(&r->audio);
     if (i == r->audio.ahead.n || !se_is_greedy(s, p, o)) {
-        s->listener.function = r->params.on_token != NULL ? wd_listen : NULL;
+        s->listener.function = r->call.params.on_token != NULL ? wd_listen : NULL;
         s->listener.user = r;
         h = se_run(s, p, o);
         s->listener.function = NULL;
@@ -28098,8 +28135,8 @@ static const se_hypothesis *wd_search(ru_run *r, const se_prompt *p, const se_op
         s->prompt_tokens += (uint32_t)p->n;
         h = &r->audio.ahead.hypothesis[i];
     }
-    if (r->params.on_token != NULL) {
-        wd_report(r, h, 1);
+    if (r->call.params.on_token != NULL) {
+        wd_report(&r->pieces, &r->call, &r->engine, h, 1);
     }
     return h;
 }
@@ -28136,13 +28173,13 @@ static uint32_t wd_attempt(ru_run *r, float temperature, int context, uint32_t a
     uint32_t reasons;
     wd_make_prompt(r, context, &prompt);
     wd_options(r, temperature, attempt, &options);
-    wd_begin_text(r, attempt);
+    wd_begin_text(&r->pieces, &r->call, &r->audio, &r->out.now.language, r->state.window, attempt);
     h = wd_search(r, &prompt, &options);
     o = wd_origin(&r->work, &r->text, &r->engine, h, temperature, &prompt);
-    reasons = wd_refusals(&r->params, &o, h->loop > 0);
+    reasons = wd_refusals(&r->call.params, &o, h->loop > 0);
     *passes = wd_passes(h, reasons) || (r->state.confirmed.n > 0 && h->n == r->state.confirmed.n);
     if (attempt == 0 || *passes ||
-        wd_is_better(&r->work, &r->params, &o, h->loop > 0, r->text.hypothesis->loop > 0)) {
+        wd_is_better(&r->work, &r->call.params, &o, h->loop > 0, r->text.hypothesis->loop > 0)) {
         *r->text.hypothesis = *h;
         r->work.origin = o;
     }
@@ -28182,18 +28219,18 @@ static int wd_attempt_short(ru_run *r, int context)
 {
     double since;
     int passes = 0;
-    wd_attempt(r, r->params.temperature, context, 0, &passes);
+    wd_attempt(r, r->call.params.temperature, context, 0, &passes);
     r->work.origin.accepted = passes;
-    if (ru_cancelled(r->cancel) ||
-        (passes && !wd_is_doubtful(&r->audio, &r->engine, &r->params, r->text.hypothesis))) {
+    if (ru_cancelled(r->call.cancel) ||
+        (passes && !wd_is_doubtful(&r->audio, &r->engine, &r->call.params, r->text.hypothesis))) {
         return 1;
     }
     since = os_now_ms();
     r->engine.positions = r->engine.model->n_audio_ctx;
     wd_encode(r);
-    r->now.stats.decoder_ms -= ru_elapsed_ms(&since);
+    r->out.now.stats.decoder_ms -= ru_elapsed_ms(&since);
     memset(&r->work.origin, 0, sizeof r->work.origin);
-    return ru_cancelled(r->cancel);
+    return ru_cancelled(r->call.cancel);
 }
 
 /* Decodes the window until a decoding is accepted: text that repeats itself once more without
@@ -28201,7 +28238,7 @@ static int wd_attempt_short(ru_run *r, int context)
 static void wd_attempts(ru_run *r)
 {
     const uint32_t repeats = WNPU_REFUSED_LOOP | WNPU_REFUSED_COMPRESSION;
-    const wnpu_params *p = &r->params;
+    const wnpu_params *p = &r->call.params;
     int context = r->state.n_previous + r->work.n_initial > 0;
     uint32_t attempt, reasons, all = 0, steps = 0;
     float temperature = p->temperature;
@@ -28212,8 +28249,9 @@ static void wd_attempts(ru_run *r)
     }
     for (attempt = 0; ; attempt++) {
         reasons = wd_attempt(r, temperature, context, attempt, &passes);
-        r->now.stats.loops += (reasons & WNPU_REFUSED_LOOP) != 0 && !ru_cancelled(r->cancel);
-        if (passes || ru_cancelled(r->cancel)) {
+        r->out.now.stats.loops += (reasons & WNPU_REFUSED_LOOP) != 0 &&
+                                  !ru_cancelled(r->call.cancel);
+        if (passes || ru_cancelled(r->call.cancel)) {
             break;
         }
         all |= reasons;
@@ -28229,14 +28267,14 @@ static void wd_attempts(ru_run *r)
     r->work.origin.retries = (int32_t)attempt;
     r->work.origin.reasons = all;
     r->work.origin.accepted = passes;
-    r->now.stats.retries += attempt;
-    r->now.stats.unaccepted += !passes;
+    r->out.now.stats.retries += attempt;
+    r->out.now.stats.unaccepted += !passes;
 }
 
 /* Updates the context for the next window. */
 static void wd_update_context(ru_run *r, size_t taken)
 {
-    if (!r->params.condition_on_previous || !r->work.origin.accepted ||
+    if (!r->call.params.condition_on_previous || !r->work.origin.accepted ||
         r->work.origin.temperature >= LG_CONTEXT_TEMPERATURE) {
         r->state.n_previous = 0;
         return;
@@ -28267,18 +28305,18 @@ static void wd_count_tokens(wnpu_stats *stats, ru_text *text)
 /* ---- words that are confirmed before the window's end ---- */
 
 /* Whether the text of a hypothesis would be a reliable segment that ends at end_ms. */
-static int wd_is_reliable(const ru_run *r, const se_hypothesis *h, const rs_origin *o,
-                          int64_t end_ms)
+static int wd_is_reliable(const ru_audio *a, const wnpu_params *params, const en_engine *e,
+                          const se_hypothesis *h, const rs_origin *o, int64_t end_ms)
 {
     rs_draft d;
     memset(&d, 0, sizeof d);
     d.tokens = h->tokens;
     d.n = h->n;
-    d.t0_ms = ru_recording_ms(&r->audio.at, 0);
+    d.t0_ms = ru_recording_ms(&a->at, 0);
     d.t1_ms = end_ms;
-    d.voice = aw_speech_share(&r->audio, d.t0_ms, d.t1_ms);
+    d.voice = aw_speech_share(a, d.t0_ms, d.t1_ms);
     d.origin = *o;
-    return !lg_is_unreliable(&r->audio, &r->params, &r->engine, &d);
+    return !lg_is_unreliable(a, params, e, &d);
 }
 
 /* Gives the confirmed tokens of a hypothesis the probabilities that they had. */
@@ -28303,8 +28341,9 @@ static void wd_keep_confirmed(ru_run *r)
         return;
     }
     h->loop = h->loop > 0 && h->loop < n ? n : h->loop;
-    if (h->n > n && (wd_is_silence(&r->work, &r->params) ||
-                     !wd_is_reliable(r, h, &r->work.origin, lg_content_end_ms(&r->audio)))) {
+    if (h->n > n && (wd_is_silence(&r->work, &r->call.params) ||
+                     !wd_is_reliable(&r->audio, &r->call.params, &r->engine, h, &r->work.origin,
+                                     lg_content_end_ms(&r->audio)))) {
         h->n = n;
         h->loop = 0;
     }
@@ -28330,18 +28369,18 @@ static void wd_close_confirmed(const ru_confirmed *confirmed, const ru_text *tex
 }
 
 /* How long before the end of the sound an aligned word has to end to be confirmed: improbable ones
- * often change when more is heard. */
-static int64_t wd_hold_ms(const ru_run *r, const se_hypothesis *h, const al_word *w)
+ * often change when more is heard. c: with what was said at the place before. */
+static int64_t wd_hold_ms(const ru_confirmed *c, const al_aligner *a, const wnpu_params *params,
+                          const se_hypothesis *h, const al_word *w)
 {
-    const ru_confirmed *c = &r->state.confirmed; /* with what was said at the place before */
-    const size_t first = r->text.aligner.from[w->first];
-    const size_t end = r->text.aligner.from[w->first + w->n - 1] + 1;
+    const size_t first = a->from[w->first];
+    const size_t end = a->from[w->first + w->n - 1] + 1;
     int same = c->n_said >= end && memcmp(c->tokens + first, h->tokens + first,
                                           (end - first) * sizeof h->tokens[0]) == 0;
     if (w->probability >= WD_CERTAIN) {
-        return r->params.hold_ms * 3 / 5;
+        return params->hold_ms * 3 / 5;
     }
-    return r->params.hold_ms + (w->probability < (same ? WD_IMPROBABLE : WD_DOUBTFUL) ? WD_DOUBT_MS
+    return params->hold_ms + (w->probability < (same ? WD_IMPROBABLE : WD_DOUBTFUL) ? WD_DOUBT_MS
                                                                                       : 0);
 }
 
@@ -28356,13 +28395,15 @@ static void wd_confirm_words(const ru_run *r, const se_hypothesis *h, int64_t en
     for (i = 0; i < a->n_words; i++) {
         const al_word *w = &a->words[i];
         uint32_t end = a->from[w->first + w->n - 1] + 1;
-        if (end > c->n && (end > most || w->t1_ms > end_ms - wd_hold_ms(r, h, w))) {
+        if (end > c->n &&
+            (end > most || w->t1_ms > end_ms - wd_hold_ms(&r->state.confirmed, &r->text.aligner,
+                                                          &r->call.params, h, w))) {
             break;
         }
         if (end > c->n) {
             c->n = end;
             c->last_ms = w->t1_ms > c->last_ms ? w->t1_ms : c->last_ms;
-            c->until_ms = end_ms - r->params.hold_ms;
+            c->until_ms = end_ms - r->call.params.hold_ms;
         }
     }
     c->n_said = (uint32_t)h->n;
@@ -28386,18 +28427,20 @@ static int wd_guess_language(ru_run *r)
 {
     float probability[RU_LANGUAGES], no_speech;
     int32_t best;
-    if (r->state.confirmed.n > 0 || !wd_needs_language(&r->now.language, &r->engine, &r->params)) {
+    if (r->state.confirmed.n > 0 ||
+        !wd_needs_language(&r->out.now.language, &r->engine, &r->call.params)) {
         return 1;
     }
     se_languages(&r->decoder, probability, &no_speech);
     se_invalidate(&r->text.search);
     best = wd_best_language(&r->work, &r->engine, probability);
-    if (r->now.language.id < 0 || (r->params.language_mode == WNPU_LANGUAGE_EACH &&
-        probability[best] - probability[r->now.language.id] >= r->params.language_margin)) {
-        r->now.language.id = best;
+    if (r->out.now.language.id < 0 || (r->call.params.language_mode == WNPU_LANGUAGE_EACH &&
+                                       probability[best] - probability[r->out.now.language.id] >=
+                                           r->call.params.language_margin)) {
+        r->out.now.language.id = best;
     }
     return probability[best] >= WD_LANGUAGE_SURE ||
-           wd_speech_s(&r->audio, &r->params) >= WD_LANGUAGE_MIN_S;
+           wd_speech_s(&r->audio, &r->call.params) >= WD_LANGUAGE_MIN_S;
 }
 
 /* Prepares a greedy search in an open window, whose text may still be cut at a loop. */
@@ -28410,9 +28453,9 @@ static void wd_prepare_greedy(ru_run *r, se_prompt *p, se_options *o)
 }
 
 /* Whether there is text among the tokens from index `from` on. */
-static int wd_has_text(const ru_run *r, const int32_t *tokens, size_t from, size_t n)
+static int wd_has_text(const en_engine *e, const int32_t *tokens, size_t from, size_t n)
 {
-    while (from < n && tokens[from] >= r->engine.model->vocab.eot) {
+    while (from < n && tokens[from] >= e->model->vocab.eot) {
         from++;
     }
     return from < n;
@@ -28430,21 +28473,20 @@ static const al_word *wd_last_confirmed(const al_aligner *a, size_t n_confirmed)
 }
 
 /* Whether the open window has words that are not confirmed yet. */
-static int wd_waits(const ru_run *r)
+static int wd_waits(const ru_confirmed *c, const en_engine *e)
 {
-    const ru_confirmed *c = &r->state.confirmed;
-    return wd_has_text(r, c->tokens, c->n, c->n_said);
+    return wd_has_text(e, c->tokens, c->n, c->n_said);
 }
 
 /* Whether the decoding has no text after the confirmed words, which have been aligned, although
  * speech goes on: the model skips it, or the confirmed words were invented. */
-static int wd_lacks_text(const ru_run *r, const se_hypothesis *h, int64_t end_ms,
-                         const ru_confirmed *c)
+static int wd_lacks_text(const ru_audio *a, const al_aligner *aligner, const en_engine *e,
+                         const se_hypothesis *h, int64_t end_ms, const ru_confirmed *c)
 {
-    const al_word *last = wd_last_confirmed(&r->text.aligner, c->n);
+    const al_word *last = wd_last_confirmed(aligner, c->n);
     int64_t from_ms = last != NULL && last->t1_ms > c->until_ms ? last->t1_ms : c->until_ms;
-    return last != NULL && !wd_has_text(r, h->tokens, c->n, h->n) &&
-           aw_speech_ms(&r->audio, from_ms, end_ms) >= WD_NO_TEXT_MS;
+    return last != NULL && !wd_has_text(e, h->tokens, c->n, h->n) &&
+           aw_speech_ms(a, from_ms, end_ms) >= WD_NO_TEXT_MS;
 }
 
 /* Decodes the encoded window up to end_ms greedily behind the confirmed words, and confirms those
@@ -28459,12 +28501,12 @@ static unsigned wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
     int sure = wd_guess_language(r);
     wd_prepare_greedy(r, &p, &o);
     r->text.search.least_end = r->engine.model->vocab.timestamp0;
-    if (!ru_cancelled(r->cancel)) {
+    if (!ru_cancelled(r->call.cancel)) {
         *h = *se_run(&r->text.search, &p, &o);
     }
-    wd_count_tokens(&r->now.stats, &r->text);
+    wd_count_tokens(&r->out.now.stats, &r->text);
     c->n_said = c->n;
-    if (ru_cancelled(r->cancel)) {
+    if (ru_cancelled(r->call.cancel)) {
         return 0;
     }
     memset(&r->work.origin, 0, sizeof r->work.origin);
@@ -28472,22 +28514,27 @@ static unsigned wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
     r->work.origin.accepted = 1;
     h->n = wd_before_loop(&r->engine.model->vocab, h);
     wd_set_confirmed(&r->state.confirmed, h, &r->work.origin);
-    found = h->n > c->n && sure && wd_refusals(&r->params, &r->work.origin, 0) == 0 &&
-            wd_is_reliable(r, h, &r->work.origin, end_ms) ? WD_CONFIRMED : 0;
+    found = h->n > c->n && sure && wd_refusals(&r->call.params, &r->work.origin, 0) == 0 &&
+                    wd_is_reliable(&r->audio, &r->call.params, &r->engine, h, &r->work.origin,
+                                   end_ms)
+                ? WD_CONFIRMED
+                : 0;
     h->n = found ? h->n : c->n;
     if (h->n == 0) {
         return 0;
     }
-    al_window(&r->text.aligner, r->now.language.id, r->params.task, h->tokens, h->probability, h->n,
-              r->audio.samples + ML_MARGIN, r->audio.content, ru_recording_ms(&r->audio.at, 0));
+    al_window(&r->text.aligner, r->out.now.language.id, r->call.params.task, h->tokens,
+              h->probability, h->n, r->audio.samples + ML_MARGIN, r->audio.content,
+              ru_recording_ms(&r->audio.at, 0));
     se_invalidate(&r->text.search);
-    if (ru_cancelled(r->cancel)) {
+    if (ru_cancelled(r->call.cancel)) {
         return 0;
     }
     if (found) {
         wd_confirm_words(r, h, end_ms, c);
     }
-    return found | (wd_lacks_text(r, h, end_ms, c) ? WD_NO_TEXT : 0);
+    return found |
+           (wd_lacks_text(&r->audio, &r->text.aligner, &r->engine, h, end_ms, c) ? WD_NO_TEXT : 0);
 }
 
 /* ---- scrolling, and what a window becomes ---- */
@@ -28496,15 +28543,15 @@ static unsigned wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
  * of a sentence, unless that is in the window's first quarter, and confirmed words follow it: the
  * next window begins with them, so it cannot say again what this one has said. Returns the end in
  * frames, 0: none; *n gets the tokens before it. */
-static size_t wd_find_scroll(const ru_run *r, int no_text, size_t *n)
+static size_t wd_find_scroll(const al_aligner *a, const ru_confirmed *confirmed,
+                             const ru_audio *audio, int no_text, size_t *n)
 {
-    const al_aligner *a = &r->text.aligner;
-    int64_t base = ru_recording_ms(&r->audio.at, 0), at = 0;
-    int64_t least = (int64_t)r->audio.content * 10 / 4;
-    const al_word *last = wd_last_confirmed(a, r->state.confirmed.n);
+    int64_t base = ru_recording_ms(&audio->at, 0), at = 0;
+    int64_t least = (int64_t)audio->content * 10 / 4;
+    const al_word *last = wd_last_confirmed(a, confirmed->n);
     size_t i, end_word = last != NULL ? (size_t)(last - a->words) + 1 : 0;
     int sentence = 0;
-    if (!no_text && r->audio.content < WD_LATE_FRAMES) {
+    if (!no_text && audio->content < WD_LATE_FRAMES) {
         end_word -= end_word < WD_KEPT_WORDS ? end_word : WD_KEPT_WORDS;
     }
     for (i = 0; i < end_word; i++) {
@@ -28512,8 +28559,8 @@ static size_t wd_find_scroll(const ru_run *r, int no_text, size_t *n)
         const size_t next = a->from[w->first + w->n - 1] + 1;
         int64_t end = i + 1 < a->n_words ? (w->t1_ms + a->words[i + 1].t0_ms) / 2 : w->t1_ms;
         int ends = w->length > 0 && memchr(".!?", a->text[w->text + w->length - 1], 3) != NULL;
-        if (next == r->state.confirmed.n && end < r->state.confirmed.last_ms) {
-            end = r->state.confirmed.last_ms;
+        if (next == confirmed->n && end < confirmed->last_ms) {
+            end = confirmed->last_ms;
         }
         end -= base;
         if ((ends && end >= least) || !sentence || no_text) {
@@ -28524,7 +28571,7 @@ static size_t wd_find_scroll(const ru_run *r, int no_text, size_t *n)
     }
     at = at / LG_STEP_MS * LG_STEP_MS;
     at = no_text && at < 1000 ? 1000 : at;
-    return at >= 1000 && at < (int64_t)r->audio.content * 10 ? (size_t)at / 10u : 0;
+    return at >= 1000 && at < (int64_t)audio->content * 10 ? (size_t)at / 10u : 0;
 }
 
 /* Takes the tokens before index n from what has been confirmed and said; the window moves on by
@@ -28554,8 +28601,9 @@ static void wd_shift_confirmed(ru_confirmed *c, const en_engine *e, const wnpu_p
 static int wd_scroll(ru_run *r, int no_text, size_t *used)
 {
     se_hypothesis *h = r->text.hypothesis;
-    size_t n = 0, frames = wd_find_scroll(r, no_text, &n);
-    size_t taken = 0, first = r->store.count;
+    size_t n = 0;
+    size_t frames = wd_find_scroll(&r->text.aligner, &r->state.confirmed, &r->audio, no_text, &n);
+    size_t taken = 0, first = r->out.store.count;
     int status;
     if (frames == 0) {
         return WNPU_OK;
@@ -28564,41 +28612,44 @@ static int wd_scroll(ru_run *r, int no_text, size_t *used)
     h->loop = 0;
     wd_set_confirmed(&r->state.confirmed, h, &r->work.origin);
     r->audio.content = frames;
-    wd_begin_text(r, 0);
-    if (r->params.on_token != NULL) {
-        wd_report(r, h, 1);
+    wd_begin_text(&r->pieces, &r->call, &r->audio, &r->out.now.language, r->state.window, 0);
+    if (r->call.params.on_token != NULL) {
+        wd_report(&r->pieces, &r->call, &r->engine, h, 1);
     }
-    wd_close_confirmed(&r->state.confirmed, &r->text, &r->engine, &r->params, frames);
+    wd_close_confirmed(&r->state.confirmed, &r->text, &r->engine, &r->call.params, frames);
     r->work.n_final = n;
     status = lg_add_segments(r, frames, used, &taken);
     *used = frames;
-    status = status == WNPU_OK ? lg_finish_window(r, 0, used) : status;
+    status = status == WNPU_OK ? lg_finish_window(&r->out, &r->audio, &r->call, &r->work, 0, used)
+                               : status;
     wd_update_context(r, n);
-    wd_end_text(r, first, status);
-    wd_shift_confirmed(&r->state.confirmed, &r->engine, &r->params, n, frames);
+    wd_end_text(&r->pieces, &r->call, &r->out.store, first, status);
+    wd_shift_confirmed(&r->state.confirmed, &r->engine, &r->call.params, n, frames);
     r->state.loop_cuts = 0;
     r->state.window++;
-    r->now.stats.windows++;
+    r->out.now.stats.windows++;
     return status;
 }
 
 /* After a window: the language of the run is no longer that of its confirmed words. */
-static void wd_forget_confirmed(ru_run *r)
+static void wd_forget_confirmed(ru_confirmed *confirmed, ru_language *language, const ru_work *w,
+                                const en_engine *e, const wnpu_params *params)
 {
-    if (r->state.confirmed.n > 0 && r->params.language_mode == WNPU_LANGUAGE_ONCE &&
-        r->now.language.weight > 0.0f) {
-        wd_decide_language(&r->now.language, &r->work, &r->engine);
+    if (confirmed->n > 0 && params->language_mode == WNPU_LANGUAGE_ONCE &&
+        language->weight > 0.0f) {
+        wd_decide_language(language, w, e);
     }
-    r->state.confirmed.n = r->state.confirmed.n_said = 0;
+    confirmed->n = confirmed->n_said = 0;
 }
 
 /* Measures times of words in the window's first frames, if they are requested. */
-static void wd_align(ru_run *r, size_t frames)
+static void wd_align(ru_text *text, const ru_audio *a, const ru_language *language,
+                     const wnpu_params *params, size_t frames)
 {
-    const se_hypothesis *h = r->text.hypothesis;
-    if (r->params.words) {
-        al_window(&r->text.aligner, r->now.language.id, r->params.task, h->tokens, h->probability,
-                  h->n, r->audio.samples + ML_MARGIN, frames, ru_recording_ms(&r->audio.at, 0));
+    const se_hypothesis *h = text->hypothesis;
+    if (params->words) {
+        al_window(&text->aligner, language->id, params->task, h->tokens, h->probability, h->n,
+                  a->samples + ML_MARGIN, frames, ru_recording_ms(&a->at, 0));
     }
 }
 
@@ -28610,7 +28661,7 @@ static int wd_is_finished(const ru_run *r, size_t used, size_t taken)
     while (taken < h->n && h->tokens[taken] >= r->engine.model->vocab.timestamp0) {
         taken++;
     }
-    return aw_ends_in_pause(&r->audio, &r->params) && r->work.gap_ms < 0 && taken == h->n &&
+    return aw_ends_in_pause(&r->audio, &r->call.params) && r->work.gap_ms < 0 && taken == h->n &&
            aw_speech_ms(&r->audio, ru_recording_ms(&r->audio.at, (int64_t)used * 10),
                         lg_content_end_ms(&r->audio)) < WD_MIN_REST_MS;
 }
@@ -28618,32 +28669,33 @@ static int wd_is_finished(const ru_run *r, size_t used, size_t taken)
 /* Decodes the window, stores its segments, and sets how many frames it has used. */
 static int wd_decode(ru_run *r, size_t frames, size_t *used)
 {
-    size_t taken = 0, first = r->store.count;
+    size_t taken = 0, first = r->out.store.count;
     int status, cut;
     *used = frames;
     wd_attempts(r);
-    wd_count_tokens(&r->now.stats, &r->text);
-    if (ru_cancelled(r->cancel)) {
+    wd_count_tokens(&r->out.now.stats, &r->text);
+    if (ru_cancelled(r->call.cancel)) {
         return WNPU_OK; /* the tokens may be from an incomplete step */
     }
     wd_keep_confirmed(r);
     r->work.n_final = r->text.hypothesis->n;
-    if (wd_is_silence(&r->work, &r->params) && r->state.confirmed.n == 0) {
+    if (wd_is_silence(&r->work, &r->call.params) && r->state.confirmed.n == 0) {
         r->work.resumable = 0;
-        r->now.stats.silent++;
-        status = lg_finish_window(r, 1, used);
-        wd_end_text(r, first, status);
+        r->out.now.stats.silent++;
+        status = lg_finish_window(&r->out, &r->audio, &r->call, &r->work, 1, used);
+        wd_end_text(&r->pieces, &r->call, &r->out.store, first, status);
         return status;
     }
     cut = r->text.hypothesis->loop > 0;
     if (cut) {
-        wd_cut_loop(&r->engine, &r->params, r->text.hypothesis);
+        wd_cut_loop(&r->engine, &r->call.params, r->text.hypothesis);
     }
     if (r->state.confirmed.n > 0) {
-        wd_close_confirmed(&r->state.confirmed, &r->text, &r->engine, &r->params, frames);
+        wd_close_confirmed(&r->state.confirmed, &r->text, &r->engine, &r->call.params, frames);
     }
-    wd_align(r, lg_used_frames(r->text.hypothesis, r->engine.model->vocab.timestamp0, frames));
-    if (ru_cancelled(r->cancel)) {
+    wd_align(&r->text, &r->audio, &r->out.now.language, &r->call.params,
+             lg_used_frames(r->text.hypothesis, r->engine.model->vocab.timestamp0, frames));
+    if (ru_cancelled(r->call.cancel)) {
         return WNPU_OK;
     }
     r->work.resumable = 0;
@@ -28659,9 +28711,10 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
     if (*used == 0 || *used > frames) {
         *used = frames;
     }
-    status = status == WNPU_OK ? lg_finish_window(r, 0, used) : status;
+    status = status == WNPU_OK ? lg_finish_window(&r->out, &r->audio, &r->call, &r->work, 0, used)
+                               : status;
     wd_update_context(r, taken < r->work.n_final ? taken : r->work.n_final);
-    wd_end_text(r, first, status);
+    wd_end_text(&r->pieces, &r->call, &r->out.store, first, status);
     return status;
 }
 
@@ -28698,15 +28751,14 @@ static int wi_report_progress(const ru_audio *a, ru_work *w, const wnpu_params *
 }
 
 /* Reports progress after a window. */
-static int wi_progress_after_window(const ru_audio *a, ru_work *w, const wnpu_params *params,
-                                    wnpu_error *error, int64_t done_ms)
+static int wi_progress_after_window(const ru_audio *a, ru_work *w, ru_call *call, int64_t done_ms)
 {
-    w->resumed = 0;
-    if (params->on_progress != NULL) {
-        w->stop_requested |= wi_report_progress(a, w, params, done_ms) != 0;
+    call->stop.resumed = 0;
+    if (call->params.on_progress != NULL) {
+        call->stop.requested |= wi_report_progress(a, w, &call->params, done_ms) != 0;
     }
-    if (w->stop_requested) {
-        return er_set(error, WNPU_E_CANCELLED, "a callback requested a stop");
+    if (call->stop.requested) {
+        return er_set(&call->error, WNPU_E_CANCELLED, "a callback requested a stop");
     }
     return WNPU_OK;
 }
@@ -28725,7 +28777,7 @@ static void wi_progress_in_window(void *user, float share)
     ru_position here;
     int ahead;
     int64_t done_ms = r->work.reported_ms;
-    if (r->params.on_progress == NULL || !r->work.resumable || ru_cancelled(r->cancel) ||
+    if (r->call.params.on_progress == NULL || !r->work.resumable || ru_cancelled(r->call.cancel) ||
         os_now_ms() - r->work.reported_at < WI_PROGRESS_MS) {
         return;
     }
@@ -28740,13 +28792,14 @@ static void wi_progress_in_window(void *user, float share)
     if (ahead) {
         aw_swap_detectors(&r->audio);
     }
-    r->work.stop_requested |= wi_report_progress(&r->audio, &r->work, &r->params, done_ms) != 0;
+    r->call.stop.requested |= wi_report_progress(&r->audio, &r->work, &r->call.params, done_ms) !=
+                              0;
     if (ahead) {
         aw_swap_detectors(&r->audio);
     }
     aw_set_position(&r->audio, &r->work, &r->decoder, &here);
-    if (r->work.stop_requested && !r->work.resumed) {
-        __atomic_store_n(r->cancel, 1, __ATOMIC_RELAXED);
+    if (r->call.stop.requested && !r->call.stop.resumed) {
+        __atomic_store_n(r->call.cancel, 1, __ATOMIC_RELAXED);
     }
 }
 
@@ -28756,24 +28809,26 @@ static void wi_progress_in_window(void *user, float share)
  * caller reopens the audio. */
 static int wi_detect_in_windows(ru_run *r)
 {
-    const uint64_t end = (uint64_t)r->params.language_windows * ML_FRAMES;
+    const uint64_t end = (uint64_t)r->call.params.language_windows * ML_FRAMES;
     float probability[RU_LANGUAGES];
     size_t frames;
-    int status = aw_decide(r, NULL, &frames);
+    int status = aw_decide(&r->audio, &r->out.now.stats, &r->call, NULL, &frames);
     while (status == WNPU_OK && r->audio.at.frame < end && frames > 0) {
-        size_t used = lg_skip_silence(&r->audio, &r->state.confirmed, &r->params, frames);
+        size_t used = lg_skip_silence(&r->audio, &r->state.confirmed, &r->call.params, frames);
         if (used == 0) {
             used = r->audio.content;
             wd_encode(r);
-            if (ru_cancelled(r->cancel) || !wd_add_detection(r, probability)) {
-                return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
+            if (ru_cancelled(r->call.cancel) || !wd_add_detection(r, probability)) {
+                return er_set(&r->call.error, WNPU_E_CANCELLED, "cancelled");
             }
         }
-        status = aw_advance(&r->audio, r->cancel, &r->error, used);
-        status = status == WNPU_OK ? aw_decide(r, NULL, &frames) : status;
+        status = aw_advance(&r->audio, r->call.cancel, &r->call.error, used);
+        status = status == WNPU_OK
+                     ? aw_decide(&r->audio, &r->out.now.stats, &r->call, NULL, &frames)
+                     : status;
     }
-    if (status == WNPU_OK && r->now.language.weight > 0.0f) {
-        wd_decide_language(&r->now.language, &r->work, &r->engine);
+    if (status == WNPU_OK && r->out.now.language.weight > 0.0f) {
+        wd_decide_language(&r->out.now.language, &r->work, &r->engine);
     }
     return status;
 }
@@ -28795,14 +28850,15 @@ static int32_t wi_least_end(const ru_audio *a, const wnpu_params *params, const 
 }
 
 /* Appends the window that was just encoded. */
-static void wi_add_lookahead(ru_run *r)
+static void wi_add_lookahead(ru_audio *a, const wnpu_params *params, const en_engine *e,
+                             const de_decoder *d, const ru_work *w)
 {
-    ru_lookahead *f = &r->audio.ahead;
-    f->frame[f->n] = r->audio.at.frame;
-    f->content[f->n] = r->audio.content;
-    f->window[f->n] = r->decoder.window;
-    f->least_end[f->n] = wi_least_end(&r->audio, &r->params, &r->engine);
-    f->device[f->n++] = r->work.device;
+    ru_lookahead *f = &a->ahead;
+    f->frame[f->n] = a->at.frame;
+    f->content[f->n] = a->content;
+    f->window[f->n] = d->window;
+    f->least_end[f->n] = wi_least_end(a, params, e);
+    f->device[f->n++] = w->device;
 }
 
 /* Appends the current window, and encodes those that follow it if its text leaves no gap. */
@@ -28811,21 +28867,22 @@ static void wi_encode_ahead(ru_run *r)
     const ru_position current = aw_get_position(&r->audio, &r->work, &r->decoder);
     size_t used = r->audio.content, have = aw_have(&r->audio), at = 0, frames;
     r->audio.ahead.n = 0;
-    wi_add_lookahead(r);
+    wi_add_lookahead(&r->audio, &r->call.params, &r->engine, &r->decoder, &r->work);
     aw_begin_ahead(&r->audio, &current);
-    while (r->audio.ahead.n < r->audio.batch && !ru_cancelled(r->cancel)) {
+    while (r->audio.ahead.n < r->audio.batch && !ru_cancelled(r->call.cancel)) {
         at += used * ML_HOP;
         aw_skip(&r->audio.at, used);
         aw_set_samples(&r->audio.at, at + ML_MARGIN < have ? have - at : ML_MARGIN);
-        if (aw_decide(r, NULL, &frames) != WNPU_OK || frames == 0) {
+        if (aw_decide(&r->audio, &r->out.now.stats, &r->call, NULL, &frames) != WNPU_OK ||
+            frames == 0) {
             break;
         }
-        used = lg_skip_silence(&r->audio, &r->state.confirmed, &r->params, frames);
+        used = lg_skip_silence(&r->audio, &r->state.confirmed, &r->call.params, frames);
         if (used == 0) {
             used = r->audio.content;
             r->decoder.window = (current.window + r->audio.ahead.n) % r->audio.batch;
             wd_encode_samples(r, r->audio.samples + at, r->audio.content);
-            wi_add_lookahead(r);
+            wi_add_lookahead(&r->audio, &r->call.params, &r->engine, &r->decoder, &r->work);
         }
     }
     aw_return(&r->audio, &r->work, &r->decoder);
@@ -28846,22 +28903,22 @@ static void wi_decode_ahead(ru_run *r)
     }
     f->n = 0;
     wd_make_prompt(r, r->state.n_previous + r->work.n_initial > 0, &prompt);
-    wd_options(r, r->params.temperature, 0, &options);
-    if (r->audio.batch < 2 || !aw_cuts_windows(&r->audio, &r->params) ||
-        r->params.condition_on_previous ||
-        wd_needs_language(&r->now.language, &r->engine, &r->params) ||
+    wd_options(r, r->call.params.temperature, 0, &options);
+    if (r->audio.batch < 2 || !aw_cuts_windows(&r->audio, &r->call.params) ||
+        r->call.params.condition_on_previous ||
+        wd_needs_language(&r->out.now.language, &r->engine, &r->call.params) ||
         !se_is_greedy(&r->text.search, &prompt, &options)) {
         return;
     }
     wi_encode_ahead(r);
-    if (!ru_cancelled(r->cancel) && f->n > 1) {
+    if (!ru_cancelled(r->call.cancel) && f->n > 1) {
         double since = os_now_ms();
         se_run_windows(&r->text.search, &prompt, &options, f->n, f->window, f->least_end,
                        f->hypothesis, f->steps);
-        r->now.stats.decoder_ms += ru_elapsed_ms(&since);
+        r->out.now.stats.decoder_ms += ru_elapsed_ms(&since);
     }
     aw_end_ahead(&r->audio);
-    if (ru_cancelled(r->cancel) || f->n < 2) {
+    if (ru_cancelled(r->call.cancel) || f->n < 2) {
         f->n = 0;
     }
 }
@@ -28876,20 +28933,20 @@ static void wi_prepare(ru_run *r)
         r->text.span = r->audio.samples;
         r->decoder.window = r->audio.ahead.window[i];
         r->work.device = r->audio.ahead.device[i];
-        r->now.stats.windows++;
-        r->engine.positions = wd_positions(&r->audio, &r->now.language, &r->engine, &r->params,
-                                           r->audio.content);
+        r->out.now.stats.windows++;
+        r->engine.positions = wd_positions(&r->audio, &r->out.now.language, &r->engine,
+                                           &r->call.params, r->audio.content);
         return;
     }
-    r->engine.positions = wd_positions(&r->audio, &r->now.language, &r->engine, &r->params,
+    r->engine.positions = wd_positions(&r->audio, &r->out.now.language, &r->engine, &r->call.params,
                                        r->audio.content);
     wd_encode(r);
     since = os_now_ms();
-    if (!ru_cancelled(r->cancel)) {
+    if (!ru_cancelled(r->call.cancel)) {
         wd_update_language(r);
     }
-    r->now.stats.decoder_ms += ru_elapsed_ms(&since);
-    if (!ru_cancelled(r->cancel)) {
+    r->out.now.stats.decoder_ms += ru_elapsed_ms(&since);
+    if (!ru_cancelled(r->call.cancel)) {
         wi_decode_ahead(r);
     }
 }
@@ -28900,14 +28957,15 @@ static int wi_run_window(ru_run *r, size_t *used)
     double since;
     int status;
     wi_prepare(r);
-    r->text.search.least_end = wi_least_end(&r->audio, &r->params, &r->engine);
+    r->text.search.least_end = wi_least_end(&r->audio, &r->call.params, &r->engine);
     since = os_now_ms();
-    status = ru_cancelled(r->cancel) ? WNPU_OK : wd_decode(r, r->audio.content, used);
+    status = ru_cancelled(r->call.cancel) ? WNPU_OK : wd_decode(r, r->audio.content, used);
     r->engine.positions = r->engine.model->n_audio_ctx;
-    r->now.stats.decoder_ms += ru_elapsed_ms(&since);
+    r->out.now.stats.decoder_ms += ru_elapsed_ms(&since);
     if (!r->work.resumable) { /* completed */
         r->state.window++;
-        wd_forget_confirmed(r);
+        wd_forget_confirmed(&r->state.confirmed, &r->out.now.language, &r->work, &r->engine,
+                            &r->call.params);
     }
     return status;
 }
@@ -28927,17 +28985,17 @@ static int wi_skips_point(const ru_state *s, const ru_work *w, const ru_place *a
  * unchanged if the run is cancelled. */
 static int wi_confirm(ru_run *r, size_t *used)
 {
-    int64_t at = aw_next_point_ms(&r->audio, &r->state.confirmed, &r->params);
-    int64_t from = at - r->params.commit_step_ms - r->params.hold_ms;
-    int32_t language = r->now.language.id;
+    int64_t at = aw_next_point_ms(&r->audio, &r->state.confirmed, &r->call.params);
+    int64_t from = at - r->call.params.commit_step_ms - r->call.params.hold_ms;
+    int32_t language = r->out.now.language.id;
     ru_confirmed next = r->state.confirmed;
     unsigned found = 0;
-    int is_long, no_text, spoken,
-        skip = wi_skips_point(&r->state, &r->work, &r->audio.at, &r->params, at);
+    int is_long, no_text, spoken;
+    int skip = wi_skips_point(&r->state, &r->work, &r->audio.at, &r->call.params, at);
     *used = 0;
     next.point_ms = at;
     r->audio.content = (size_t)(at - ru_recording_ms(&r->audio.at, 0)) / 10u;
-    from -= wd_waits(r) ? WD_DOUBT_MS : 0;
+    from -= wd_waits(&r->state.confirmed, &r->engine) ? WD_DOUBT_MS : 0;
     spoken = aw_speech_steps_in(&r->audio, from, at, 0, UINT64_MAX) > 0;
     if (spoken && !skip) {
         double since;
@@ -28945,11 +29003,11 @@ static int wi_confirm(ru_run *r, size_t *used)
         se_invalidate(&r->text.search);
         wd_encode_samples(r, r->audio.samples, r->audio.content);
         since = os_now_ms();
-        found = ru_cancelled(r->cancel) ? 0 : wd_decode_point(r, at, &next);
-        r->now.language.id = next.n > 0 ? r->now.language.id : language;
-        r->now.stats.decoder_ms += ru_elapsed_ms(&since);
+        found = ru_cancelled(r->call.cancel) ? 0 : wd_decode_point(r, at, &next);
+        r->out.now.language.id = next.n > 0 ? r->out.now.language.id : language;
+        r->out.now.stats.decoder_ms += ru_elapsed_ms(&since);
     }
-    if (ru_cancelled(r->cancel)) {
+    if (ru_cancelled(r->call.cancel)) {
         return WNPU_OK;
     }
     r->work.resumable = 0;
@@ -28961,10 +29019,11 @@ static int wi_confirm(ru_run *r, size_t *used)
 }
 
 /* Saves the state between two windows. A run that ends inside the next window continues from it. */
-static void wi_save_checkpoint(ru_run *r)
+static void wi_save_checkpoint(ru_state *state, const ru_counts *now, ru_work *w,
+                               const wnpu_params *params)
 {
-    r->state.checkpoint = r->now;
-    r->work.resumable = !r->params.append;
+    state->checkpoint = *now;
+    w->resumable = !params->append;
 }
 
 static void wi_load_checkpoint(const ru_counts *checkpoint, ru_counts *now)
@@ -28975,18 +29034,19 @@ static void wi_load_checkpoint(const ru_counts *checkpoint, ru_counts *now)
 /* Decides the end of the next window, if the samples for that have been read; otherwise *frames is
  * 0, and ru_work.due says whether words can be confirmed. The checkpoint is renewed, as the
  * detector went on. */
-static int wi_decide(ru_run *r, size_t *frames)
+static int wi_decide(ru_audio *a, ru_results *out, ru_call *call, ru_state *state, ru_work *w,
+                     size_t *frames)
 {
-    const ru_confirmed *c = r->params.commit_step_ms > 0 ? &r->state.confirmed : NULL;
+    const ru_confirmed *c = call->params.commit_step_ms > 0 ? &state->confirmed : NULL;
     double since = os_now_ms();
     int status;
-    status = aw_decide(r, c, frames);
-    r->work.due = *frames > 0 || (status == WNPU_OK && aw_is_point(&r->audio, &r->params, c));
-    r->now.stats.audio_in_ms += ru_elapsed_ms(&since);
-    if (status == WNPU_OK && r->work.resumable) {
-        wi_save_checkpoint(r);
+    status = aw_decide(a, &out->now.stats, call, c, frames);
+    w->due = *frames > 0 || (status == WNPU_OK && aw_is_point(a, &call->params, c));
+    out->now.stats.audio_in_ms += ru_elapsed_ms(&since);
+    if (status == WNPU_OK && w->resumable) {
+        wi_save_checkpoint(state, &out->now, w, &call->params);
     } else {
-        r->work.resumable = 0;
+        w->resumable = 0;
     }
     return status;
 }
@@ -28999,18 +29059,20 @@ static int wi_run_windows(ru_run *r, int (*done)(ru_run *r))
     size_t frames = 0;
     int status, on = 1;
     r->work.due = 0;
-    status = ru_cancelled(r->cancel) ? WNPU_OK : wi_decide(r, &frames);
-    while (status == WNPU_OK && !ru_cancelled(r->cancel) && r->work.due && on) {
+    status = ru_cancelled(r->call.cancel)
+                 ? WNPU_OK
+                 : wi_decide(&r->audio, &r->out, &r->call, &r->state, &r->work, &frames);
+    while (status == WNPU_OK && !ru_cancelled(r->call.cancel) && r->work.due && on) {
         size_t used = frames > 0
-                          ? lg_skip_silence(&r->audio, &r->state.confirmed, &r->params, frames)
+                          ? lg_skip_silence(&r->audio, &r->state.confirmed, &r->call.params, frames)
                           : lg_leading_silence(&r->audio, &r->state.confirmed);
         int skipped = used > 0;
         double since;
         if (skipped) {
             r->work.resumable = 0;
-            r->now.stats.skips++;
-            status = lg_cover(r, ru_recording_ms(&r->audio.at, (int64_t)used * 10),
-                              WNPU_REASON_PAUSE);
+            r->out.now.stats.skips++;
+            status = lg_cover(&r->out, &r->audio, &r->call,
+                              ru_recording_ms(&r->audio.at, (int64_t)used * 10), WNPU_REASON_PAUSE);
         } else {
             status = frames > 0 ? wi_run_window(r, &used) : wi_confirm(r, &used);
         }
@@ -29019,78 +29081,79 @@ static int wi_run_windows(ru_run *r, int (*done)(ru_run *r))
         }
         since = os_now_ms();
         if (status == WNPU_OK) {
-            status = aw_advance(&r->audio, r->cancel, &r->error, used);
-            r->now.stats.audio_in_ms += ru_elapsed_ms(&since);
+            status = aw_advance(&r->audio, r->call.cancel, &r->call.error, used);
+            r->out.now.stats.audio_in_ms += ru_elapsed_ms(&since);
         }
         if (status == WNPU_OK) {
-            wi_save_checkpoint(r);
+            wi_save_checkpoint(&r->state, &r->out.now, &r->work, &r->call.params);
         }
         if (status == WNPU_OK) {
-            status = np_check_required(&r->bridge, &r->error);
+            status = np_check_required(&r->bridge, &r->call.error);
         }
         if (status == WNPU_OK) {
             int64_t done_ms = ru_recording_ms(&r->audio.at, 0), end_ms = ru_end_ms(&r->audio.at);
-            status = wi_progress_after_window(&r->audio, &r->work, &r->params, &r->error,
+            status = wi_progress_after_window(&r->audio, &r->work, &r->call,
                                               end_ms < done_ms ? end_ms : done_ms);
         }
         if (status == WNPU_OK && done != NULL) {
             on = done(r) || skipped;
         }
         if (status == WNPU_OK) {
-            status = wi_decide(r, &frames);
+            status = wi_decide(&r->audio, &r->out, &r->call, &r->state, &r->work, &frames);
         }
     }
-    return status == WNPU_OK && ru_cancelled(r->cancel)
-               ? er_set(&r->error, WNPU_E_CANCELLED, r->work.stop_requested
+    return status == WNPU_OK && ru_cancelled(r->call.cancel)
+               ? er_set(&r->call.error, WNPU_E_CANCELLED, r->call.stop.requested
                         ? "a callback requested a stop" : "cancelled") : status;
 }
 
 /* ---- what a run is given ---- */
 
 /* Checks parameters against the model, and configures the logit rules. */
-static int wi_set_rules(ru_run *r)
+static int wi_set_rules(lr_rules *rules, se_filter *filter, const en_engine *e, ru_call *call)
 {
-    const tk_vocab *v = &r->engine.model->vocab;
-    const wnpu_params *p = &r->params;
+    const tk_vocab *v = &e->model->vocab;
+    const wnpu_params *p = &call->params;
     const char *lines = p->suppress_lines;
     char item[64];
     size_t i;
     int fits;
-    r->rules.vocab = v;
-    r->rules.op = r->engine.op;
-    r->rules.timestamps = p->timestamps != 0;
-    r->rules.suppress_blank = p->suppress_blank != 0;
-    r->rules.max_initial = p->max_initial_timestamp_ms / LG_STEP_MS;
-    r->rules.repetition = p->repetition_penalty;
-    r->rules.no_repeat = (size_t)p->no_repeat_ngram;
-    r->text.search.filter.function = p->on_logits;
-    r->text.search.filter.user = p->user;
-    if (tk_encode(v, " ", 1, &r->rules.blank, 1) != 1) {
-        r->rules.blank = -1;
+    rules->vocab = v;
+    rules->op = e->op;
+    rules->timestamps = p->timestamps != 0;
+    rules->suppress_blank = p->suppress_blank != 0;
+    rules->max_initial = p->max_initial_timestamp_ms / LG_STEP_MS;
+    rules->repetition = p->repetition_penalty;
+    rules->no_repeat = (size_t)p->no_repeat_ngram;
+    filter->function = p->on_logits;
+    filter->user = p->user;
+    if (tk_encode(v, " ", 1, &rules->blank, 1) != 1) {
+        rules->blank = -1;
     }
-    memset(r->rules.never, 0, (size_t)v->n_vocab);
-    tk_suppress_special(v, r->rules.never);
-    r->rules.never[v->no_timestamps] = 1;
+    memset(rules->never, 0, (size_t)v->n_vocab);
+    tk_suppress_special(v, rules->never);
+    rules->never[v->no_timestamps] = 1;
     if (p->suppress_non_speech) {
-        tk_suppress_non_speech(v, r->rules.never);
+        tk_suppress_non_speech(v, rules->never);
     }
     if (p->suppress_numerals) {
-        tk_suppress_numerals(v, r->rules.never);
+        tk_suppress_numerals(v, rules->never);
     }
     for (i = 0; i < p->n_suppress; i++) {
         if (p->suppress[i] < 0 || p->suppress[i] >= v->n_vocab) {
-            return er_set(&r->error, WNPU_E_ARGUMENT, "suppress[%lu] is %d, but tokens are 0..%d",
-                          (unsigned long)i, (int)p->suppress[i], (int)v->n_vocab - 1);
+            return er_set(&call->error, WNPU_E_ARGUMENT,
+                          "suppress[%lu] is %d, but tokens are 0..%d", (unsigned long)i,
+                          (int)p->suppress[i], (int)v->n_vocab - 1);
         }
-        r->rules.never[p->suppress[i]] = 1;
+        rules->never[p->suppress[i]] = 1;
     }
     while (pm_item(&lines, item, sizeof item, &fits)) {
         int32_t token = pm_list_number(item, fits, 0);
         if (token < 0 || token >= v->n_vocab) {
-            return er_set(&r->error, WNPU_E_ARGUMENT, "suppress has \"%s\", but tokens are 0..%d",
-                          item, (int)v->n_vocab - 1);
+            return er_set(&call->error, WNPU_E_ARGUMENT,
+                          "suppress has \"%s\", but tokens are 0..%d", item, (int)v->n_vocab - 1);
         }
-        r->rules.never[token] = 1;
+        rules->never[token] = 1;
     }
     return WNPU_OK;
 }
@@ -29127,25 +29190,25 @@ static int wi_check_languages(ru_work *w, const en_engine *e, const wnpu_params 
     return WNPU_OK;
 }
 
-static int wi_set_language(ru_run *r)
+static int wi_set_language(ru_language *language, ru_work *w, const en_engine *e, ru_call *call)
 {
-    const tk_vocab *v = &r->engine.model->vocab;
-    const wnpu_params *p = &r->params;
-    r->now.language.id = p->language;
-    r->now.language.probability = p->language < 0 ? 0.0f : 1.0f;
+    const tk_vocab *v = &e->model->vocab;
+    const wnpu_params *p = &call->params;
+    language->id = p->language;
+    language->probability = p->language < 0 ? 0.0f : 1.0f;
     if (!v->multilingual) {
         if (p->language > 0 || p->task == WNPU_TRANSLATE) {
-            return er_set(&r->error, WNPU_E_UNSUPPORTED, "this is an English-only model; use a "
+            return er_set(&call->error, WNPU_E_UNSUPPORTED, "this is an English-only model; use a "
                           "multilingual one to %s", p->task == WNPU_TRANSLATE ? "translate"
                           : "transcribe another language");
         }
-        r->now.language.id = 0;
-        r->now.language.probability = 1.0f;
+        language->id = 0;
+        language->probability = 1.0f;
     } else if (p->language >= v->n_languages) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "language %d is unknown to this model, which "
+        return er_set(&call->error, WNPU_E_ARGUMENT, "language %d is unknown to this model, which "
                       "has %d", (int)p->language, (int)v->n_languages);
     }
-    return wi_check_languages(&r->work, &r->engine, &r->params, &r->error);
+    return wi_check_languages(w, e, &call->params, &call->error);
 }
 
 /* Checks limits from the session's configuration. */
@@ -29178,26 +29241,27 @@ static int wi_check_voices(const vc_voices *voices, const wnpu_params *p, wnpu_e
     return WNPU_OK;
 }
 
-static int wi_check(ru_run *r)
+static int wi_check(const ru_text *text, const ru_audio *a, const vc_voices *voices, ru_call *call)
 {
-    const wnpu_params *p = &r->params;
-    int status = pm_check(p, &r->error);
-    status = status == WNPU_OK ? wi_check_beams(&r->text, &r->params, &r->error) : status;
+    const wnpu_params *p = &call->params;
+    int status = pm_check(p, &call->error);
+    status = status == WNPU_OK ? wi_check_beams(text, &call->params, &call->error) : status;
     if (status != WNPU_OK) {
         return status;
     }
     if ((p->n_suppress > 0 && p->suppress == NULL) || (p->n_hotwords > 0 && p->hotwords == NULL) ||
         (p->n_languages > 0 && p->languages == NULL)) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "%s is set but %s is NULL",
+        return er_set(&call->error, WNPU_E_ARGUMENT, "%s is set but %s is NULL",
                       p->suppress == NULL && p->n_suppress > 0 ? "n_suppress" :
                       p->hotwords == NULL && p->n_hotwords > 0 ? "n_hotwords" : "n_languages",
                       p->suppress == NULL && p->n_suppress > 0 ? "suppress" :
                       p->hotwords == NULL && p->n_hotwords > 0 ? "hotwords" : "languages");
     }
-    if (p->commit_step_ms > 0 && (!p->vad || r->audio.batch > 1)) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "commit_step_ms needs vad and a batch of 0 or 1");
+    if (p->commit_step_ms > 0 && (!p->vad || a->batch > 1)) {
+        return er_set(&call->error, WNPU_E_ARGUMENT,
+                      "commit_step_ms needs vad and a batch of 0 or 1");
     }
-    return p->voices != 0 ? wi_check_voices(&r->voices, &r->params, &r->error) : WNPU_OK;
+    return p->voices != 0 ? wi_check_voices(voices, &call->params, &call->error) : WNPU_OK;
 }
 
 /* Encodes " " followed by the text without surrounding blanks, as OpenAI encodes prompts. */
@@ -29213,18 +29277,19 @@ static int wi_encode_text(ru_run *r, const char *name, const char *text, int32_t
         return WNPU_OK;
     }
     if (length >= sizeof spaced) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "%s has more than %u bytes", name,
+        return er_set(&r->call.error, WNPU_E_ARGUMENT, "%s has more than %u bytes", name,
                       WI_PROMPT_BYTES - 1);
     }
     spaced[0] = ' ';
     memcpy(spaced + 1, text, length);
     count = tk_encode(&r->engine.model->vocab, spaced, length + 1, tokens, capacity);
     if (count < 0) {
-        return er_set(&r->error, (int)count, "this model's vocabulary cannot encode %s", name);
+        return er_set(&r->call.error, (int)count, "this model's vocabulary cannot encode %s", name);
     }
     if ((uint64_t)count > capacity) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "%s has %ld tokens; at most %lu fit into the "
-                      "decoder's context", name, (long)count, (unsigned long)capacity);
+        return er_set(&r->call.error, WNPU_E_ARGUMENT,
+                      "%s has %ld tokens; at most %lu fit into the decoder's context",
+                      name, (long)count, (unsigned long)capacity);
     }
     *n = (size_t)count;
     return WNPU_OK;
@@ -29239,7 +29304,7 @@ static size_t wi_prefix_capacity(const wnpu_model *m)
 static int wi_set_prompts(ru_run *r, int resumed)
 {
     const wnpu_model *m = r->engine.model;
-    const wnpu_params *p = &r->params;
+    const wnpu_params *p = &r->call.params;
     int status = WNPU_OK, timed = p->timestamps != 0;
     if (p->carry_initial_prompt) {
         status = wi_encode_text(r, "initial_prompt", p->initial_prompt, r->context.initial,
@@ -29282,13 +29347,14 @@ static int wi_add_phrase(const en_engine *e, lr_rules *rules, wnpu_error *error,
 }
 
 /* Fills the trie with n phrases. */
-static int wi_add_phrases(ru_run *r, const char *name, const char *const *phrases, size_t n)
+static int wi_add_phrases(lr_rules *rules, const en_engine *e, ru_call *call, const char *name,
+                          const char *const *phrases, size_t n)
 {
     int status = WNPU_OK;
     size_t i;
-    lr_trie_clear(&r->rules.trie);
-    for (i = 0; i < n && status == WNPU_OK && !ru_cancelled(r->cancel); i++) {
-        status = wi_add_phrase(&r->engine, &r->rules, &r->error, name, phrases[i], i);
+    lr_trie_clear(&rules->trie);
+    for (i = 0; i < n && status == WNPU_OK && !ru_cancelled(call->cancel); i++) {
+        status = wi_add_phrase(e, rules, &call->error, name, phrases[i], i);
     }
     return status;
 }
@@ -29310,13 +29376,13 @@ static void wi_reset_state(ru_run *r)
     vc_reset(&r->voices);
     lr_trie_clear(&r->rules.trie);
     al_reset(&r->text.aligner);
-    er_clear(&r->error);
+    er_clear(&r->call.error);
 }
 
 /* Discards results and state of the previous run. */
 static void wi_reset(ru_run *r)
 {
-    rs_reset(&r->store);
+    rs_reset(&r->out.store);
     wi_reset_state(r);
 }
 
@@ -29331,18 +29397,20 @@ static int wi_is_language_first(const en_engine *e, const wnpu_params *params)
 static int wi_detect_language_first(ru_run *r, const wnpu_audio *audio)
 {
     int status = wi_detect_in_windows(r);
-    status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->error) : status;
-    return status == WNPU_OK
-               ? aw_begin_audio(&r->audio, &r->now.stats, &r->params, r->cancel, &r->error)
-               : status;
+    status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->call.error) : status;
+    return status == WNPU_OK ? aw_begin_audio(&r->audio, &r->out.now.stats, &r->call) : status;
 }
 
 /* Checks the parameters, and prepares everything that depends on them. */
 static int wi_configure(ru_run *r, int resumed)
 {
-    int status = wi_check(r);
-    status = status == WNPU_OK ? wi_set_language(r) : status;
-    status = status == WNPU_OK ? wi_set_rules(r) : status;
+    int status = wi_check(&r->text, &r->audio, &r->voices, &r->call);
+    status = status == WNPU_OK
+                 ? wi_set_language(&r->out.now.language, &r->work, &r->engine, &r->call)
+                 : status;
+    status = status == WNPU_OK
+                 ? wi_set_rules(&r->rules, &r->text.search.filter, &r->engine, &r->call)
+                 : status;
     return status == WNPU_OK ? wi_set_prompts(r, resumed) : status;
 }
 
@@ -29350,10 +29418,8 @@ static int wi_configure(ru_run *r, int resumed)
 static int wi_open(ru_run *r, const wnpu_audio *audio)
 {
     int status = wi_configure(r, 0);
-    status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->error) : status;
-    return status == WNPU_OK
-               ? aw_begin_audio(&r->audio, &r->now.stats, &r->params, r->cancel, &r->error)
-               : status;
+    status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->call.error) : status;
+    return status == WNPU_OK ? aw_begin_audio(&r->audio, &r->out.now.stats, &r->call) : status;
 }
 
 /* The language of the run is that of most of the recording. */
@@ -29387,18 +29453,18 @@ static void wi_set_speakers(const vc_voices *voices, rs_store *store)
 }
 
 /* Finds out who speaks, unless the run can be continued. */
-static int wi_name_voices(ru_run *r, int status)
+static int wi_name_voices(vc_voices *voices, rs_store *store, ru_work *w, ru_call *call, int status)
 {
-    const wnpu_params *p = &r->params;
-    if (!r->voices.on || (status != WNPU_OK && r->work.resumable)) {
+    const wnpu_params *p = &call->params;
+    if (!voices->on || (status != WNPU_OK && w->resumable)) {
         return status;
     }
-    if (!vc_cluster(&r->voices, p->voices > 0 ? (uint32_t)p->voices : 0, p->voice_threshold,
-                    p->voice_margin, r->cancel)) {
-        return status == WNPU_OK ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : status;
+    if (!vc_cluster(voices, p->voices > 0 ? (uint32_t)p->voices : 0, p->voice_threshold,
+                    p->voice_margin, call->cancel)) {
+        return status == WNPU_OK ? er_set(&call->error, WNPU_E_CANCELLED, "cancelled") : status;
     }
-    r->work.resumable = 0;
-    wi_set_speakers(&r->voices, &r->store);
+    w->resumable = 0;
+    wi_set_speakers(voices, store);
     return status;
 }
 
@@ -29407,10 +29473,10 @@ static int wi_finish(ru_run *r, int status)
 {
     if (status == WNPU_OK) {
         status = wi_run_windows(r, NULL);
-        status = wi_name_voices(r, status);
+        status = wi_name_voices(&r->voices, &r->out.store, &r->work, &r->call, status);
     }
-    wi_finish_language(&r->now.language, &r->work, &r->engine);
-    return lg_finish(r, status);
+    wi_finish_language(&r->out.now.language, &r->work, &r->engine);
+    return lg_finish(&r->out, &r->audio, &r->call, status);
 }
 
 /* Adds a hotword and what it sounds like. */
@@ -29431,18 +29497,19 @@ static int wi_add_hotword(const en_engine *e, lr_rules *rules, wnpu_error *error
     return status;
 }
 
-static int wi_set_hotwords(ru_run *r)
+static int wi_set_hotwords(lr_rules *rules, const en_engine *e, ru_call *call)
 {
-    lr_hotwords list = ru_hotwords(&r->params);
+    lr_hotwords list = ru_hotwords(&call->params);
     const char *hotword;
     size_t length = 0, i;
     int status = WNPU_OK;
-    lr_trie_clear(&r->rules.trie);
-    for (i = 0; status == WNPU_OK && !ru_cancelled(r->cancel) &&
-                (hotword = lr_next_hotword(&list, &length)) != NULL; i++) {
-        status = wi_add_hotword(&r->engine, &r->rules, &r->error, hotword, length, i);
+    lr_trie_clear(&rules->trie);
+    for (i = 0; status == WNPU_OK && !ru_cancelled(call->cancel) &&
+                (hotword = lr_next_hotword(&list, &length)) != NULL;
+         i++) {
+        status = wi_add_hotword(e, rules, &call->error, hotword, length, i);
     }
-    lr_trie_set_bonus(&r->rules.trie, r->params.hotword_boost, r->params.beam > 1);
+    lr_trie_set_bonus(&rules->trie, call->params.hotword_boost, call->params.beam > 1);
     return status;
 }
 
@@ -29453,33 +29520,37 @@ static int wi_set_hotwords(ru_run *r)
 static int wi_resume(ru_run *r, const wnpu_audio *audio)
 {
     double since = os_now_ms();
-    int status = wi_check(r);
-    if (status == WNPU_OK && pm_fingerprint(&r->params) != r->state.fingerprint) {
-        status = er_set(&r->error, WNPU_E_ARGUMENT, "the parameters differ from those that the "
-                        "run was started with; only callbacks may differ");
+    int status = wi_check(&r->text, &r->audio, &r->voices, &r->call);
+    if (status == WNPU_OK && pm_fingerprint(&r->call.params) != r->state.fingerprint) {
+        status = er_set(&r->call.error, WNPU_E_ARGUMENT,
+                        "the parameters differ from those that the run was started with; only "
+                        "callbacks may differ");
     }
-    status = status == WNPU_OK ? au_continue(r->audio.stream, audio, &r->error) : status;
+    status = status == WNPU_OK ? au_continue(r->audio.stream, audio, &r->call.error) : status;
     if (status != WNPU_OK) {
         return status;
     }
     r->work.resumable = 0;
-    r->work.stop_requested = 0;
-    r->work.resumed = 1;
+    r->call.stop.requested = 0;
+    r->call.stop.resumed = 1;
     r->work.reported_ms = 0;
     r->work.reported_at = os_now_ms();
-    status = wi_set_language(r);
-    status = status == WNPU_OK ? wi_set_rules(r) : status;
+    status = wi_set_language(&r->out.now.language, &r->work, &r->engine, &r->call);
+    status = status == WNPU_OK
+                 ? wi_set_rules(&r->rules, &r->text.search.filter, &r->engine, &r->call)
+                 : status;
     status = status == WNPU_OK ? wi_set_prompts(r, 1) : status;
-    status = status == WNPU_OK ? wi_set_hotwords(r) : status;
-    wi_load_checkpoint(&r->state.checkpoint, &r->now);
-    memset(&r->store.rest, 0, sizeof r->store.rest);
-    r->audio.voice.rules = aw_voice_rules(&r->params);
+    status = status == WNPU_OK ? wi_set_hotwords(&r->rules, &r->engine, &r->call) : status;
+    wi_load_checkpoint(&r->state.checkpoint, &r->out.now);
+    memset(&r->out.store.rest, 0, sizeof r->out.store.rest);
+    r->audio.voice.rules = aw_voice_rules(&r->call.params);
     r->bridge.fell_back = 0; /* try a required accelerator again */
-    status = status == WNPU_OK ? aw_fill(&r->audio, r->cancel, &r->error)
+    status = status == WNPU_OK ? aw_fill(&r->audio, r->call.cancel, &r->call.error)
                                : status; /* it may have been cancelled while reading */
-    r->now.stats.audio_in_ms += ru_elapsed_ms(&since);
+    r->out.now.stats.audio_in_ms += ru_elapsed_ms(&since);
     if (status == WNPU_OK) {
-        wi_save_checkpoint(r); /* even if cancelled: all of the above is repeated */
+        wi_save_checkpoint(&r->state, &r->out.now, &r->work,
+                           &r->call.params); /* even if cancelled: all of the above is repeated */
     }
     return wi_finish(r, status);
 }
@@ -29488,20 +29559,23 @@ static int wi_transcribe(ru_run *r, const wnpu_audio *audio)
 {
     double since = os_now_ms();
     int status;
-    if (wi_is_language_first(&r->engine, &r->params) && audio != NULL && audio->read != NULL) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "language_windows %d needs audio in memory: a "
-                      "reader cannot go back to the start", (int)r->params.language_windows);
+    if (wi_is_language_first(&r->engine, &r->call.params) && audio != NULL && audio->read != NULL) {
+        return er_set(&r->call.error, WNPU_E_ARGUMENT,
+                      "language_windows %d needs audio in memory: a reader cannot go back to the "
+                      "start",
+                      (int)r->call.params.language_windows);
     }
     status = wi_open(r, audio);
-    r->now.stats.audio_in_ms += ru_elapsed_ms(&since);
-    status = status == WNPU_OK ? wi_set_hotwords(r) : status;
-    if (status == WNPU_OK && wi_is_language_first(&r->engine, &r->params)) {
+    r->out.now.stats.audio_in_ms += ru_elapsed_ms(&since);
+    status = status == WNPU_OK ? wi_set_hotwords(&r->rules, &r->engine, &r->call) : status;
+    if (status == WNPU_OK && wi_is_language_first(&r->engine, &r->call.params)) {
         status = wi_detect_language_first(r, audio);
     }
-    r->voices.on = r->params.voices != 0 && status == WNPU_OK;
-    if (status == WNPU_OK && !ru_cancelled(r->cancel)) { /* otherwise the above may be incomplete */
-        r->state.fingerprint = pm_fingerprint(&r->params);
-        wi_save_checkpoint(r);
+    r->voices.on = r->call.params.voices != 0 && status == WNPU_OK;
+    if (status == WNPU_OK &&
+        !ru_cancelled(r->call.cancel)) { /* otherwise the above may be incomplete */
+        r->state.fingerprint = pm_fingerprint(&r->call.params);
+        wi_save_checkpoint(&r->state, &r->out.now, &r->work, &r->call.params);
     }
     return wi_finish(r, status);
 }
@@ -29509,33 +29583,34 @@ static int wi_transcribe(ru_run *r, const wnpu_audio *audio)
 /* Runs the voice activity detector only. */
 static int wi_detect_speech(ru_run *r, const wnpu_audio *audio)
 {
-    int status = wi_check(r);
+    int status = wi_check(&r->text, &r->audio, &r->voices, &r->call);
     size_t frames;
-    status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->error) : status;
+    status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->call.error) : status;
     if (status != WNPU_OK) {
         return status;
     }
-    r->params.vad = 1;
-    status = aw_begin_audio(&r->audio, &r->now.stats, &r->params, r->cancel, &r->error);
-    while (status == WNPU_OK && !ru_cancelled(r->cancel) &&
-           (status = aw_detect_all(&r->audio, &r->now.stats, &r->error)) == WNPU_OK &&
+    r->call.params.vad = 1;
+    status = aw_begin_audio(&r->audio, &r->out.now.stats, &r->call);
+    while (status == WNPU_OK && !ru_cancelled(r->call.cancel) &&
+           (status = aw_detect_all(&r->audio, &r->out.now.stats, &r->call.error)) == WNPU_OK &&
            (frames = aw_frames(&r->audio.at)) > 0) {
-        status = aw_advance(&r->audio, r->cancel, &r->error, frames);
+        status = aw_advance(&r->audio, r->call.cancel, &r->call.error, frames);
         if (status == WNPU_OK) {
-            status = wi_progress_after_window(&r->audio, &r->work, &r->params, &r->error,
+            status = wi_progress_after_window(&r->audio, &r->work, &r->call,
                                               ru_recording_ms(&r->audio.at, 0));
         }
     }
-    if (status == WNPU_OK && ru_cancelled(r->cancel)) {
-        status = er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
+    if (status == WNPU_OK && ru_cancelled(r->call.cancel)) {
+        status = er_set(&r->call.error, WNPU_E_CANCELLED, "cancelled");
     }
     aw_search_all(&r->audio.at);
     if (status == WNPU_OK) {
-        status = lg_cover(r, ru_end_ms(&r->audio.at), WNPU_REASON_NO_TEXT);
+        status = lg_cover(&r->out, &r->audio, &r->call, ru_end_ms(&r->audio.at),
+                          WNPU_REASON_NO_TEXT);
     }
-    status = lg_finish(r, status);
+    status = lg_finish(&r->out, &r->audio, &r->call, status);
     if (status == WNPU_INCOMPLETE) { /* text was not requested */
-        er_clear(&r->error);
+        er_clear(&r->call.error);
         status = WNPU_OK;
     }
     return status;
@@ -29548,18 +29623,19 @@ static int wi_detect_in_speech(ru_run *r)
     float probability[RU_LANGUAGES];
     size_t frames;
     int status = WNPU_OK;
-    while (status == WNPU_OK && !ru_cancelled(r->cancel) &&
-           !wd_is_language_certain(&r->now.language) &&
-           (status = aw_decide(r, NULL, &frames)) == WNPU_OK && frames > 0) {
-        size_t used = lg_skip_silence(&r->audio, &r->state.confirmed, &r->params, frames);
+    while (status == WNPU_OK && !ru_cancelled(r->call.cancel) &&
+           !wd_is_language_certain(&r->out.now.language) &&
+           (status = aw_decide(&r->audio, &r->out.now.stats, &r->call, NULL, &frames)) == WNPU_OK &&
+           frames > 0) {
+        size_t used = lg_skip_silence(&r->audio, &r->state.confirmed, &r->call.params, frames);
         if (used == 0 || (r->audio.at.frame == 0 && used == r->audio.content)) {
             used = r->audio.content;
             wd_encode(r);
-            if (!ru_cancelled(r->cancel) && wd_add_detection(r, probability)) {
-                wd_decide_language(&r->now.language, &r->work, &r->engine);
+            if (!ru_cancelled(r->call.cancel) && wd_add_detection(r, probability)) {
+                wd_decide_language(&r->out.now.language, &r->work, &r->engine);
             }
         }
-        status = aw_advance(&r->audio, r->cancel, &r->error, used);
+        status = aw_advance(&r->audio, r->call.cancel, &r->call.error, used);
     }
     return status;
 }
@@ -29569,26 +29645,24 @@ static int wi_detect_language(ru_run *r, const wnpu_audio *audio, float *probabi
     int32_t i;
     int status;
     if (!r->engine.model->vocab.multilingual) {
-        return er_set(&r->error, WNPU_E_UNSUPPORTED, "this is an English-only model; use a "
+        return er_set(&r->call.error, WNPU_E_UNSUPPORTED, "this is an English-only model; use a "
                       "multilingual one to detect languages");
     }
-    r->now.language.id = -1;
-    status = wi_check_languages(&r->work, &r->engine, &r->params, &r->error);
-    status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->error) : status;
-    status = status == WNPU_OK
-                 ? aw_begin_audio(&r->audio, &r->now.stats, &r->params, r->cancel, &r->error)
-                 : status;
+    r->out.now.language.id = -1;
+    status = wi_check_languages(&r->work, &r->engine, &r->call.params, &r->call.error);
+    status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->call.error) : status;
+    status = status == WNPU_OK ? aw_begin_audio(&r->audio, &r->out.now.stats, &r->call) : status;
     status = status == WNPU_OK ? wi_detect_in_speech(r) : status;
     if (status != WNPU_OK) {
         return status;
     }
-    wi_finish_language(&r->now.language, &r->work, &r->engine);
+    wi_finish_language(&r->out.now.language, &r->work, &r->engine);
     for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
-        probability[i] = wd_mean_probability(&r->now.language, i);
+        probability[i] = wd_mean_probability(&r->out.now.language, i);
     }
-    lg_count_audio(&r->now.stats, ru_end_ms(&r->audio.at));
-    return ru_cancelled(r->cancel) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled")
-                           : np_check_required(&r->bridge, &r->error);
+    lg_count_audio(&r->out.now.stats, ru_end_ms(&r->audio.at));
+    return ru_cancelled(r->call.cancel) ? er_set(&r->call.error, WNPU_E_CANCELLED, "cancelled")
+                                        : np_check_required(&r->bridge, &r->call.error);
 }
 
 /* ---- the choice among phrases ---- */
@@ -29611,28 +29685,28 @@ static void wi_phrase_ends(const en_engine *e, unsigned char *ends)
 }
 
 /* Converts the phrase to a hypothesis, from which a segment is made. */
-static void wi_set_choice_text(ru_run *r, const se_choice *c)
+static void wi_set_choice_text(ru_text *text, const lr_trie *t, const ru_phrase *phrase,
+                               const en_engine *e, rs_origin *o, const se_choice *c)
 {
-    const lr_trie *t = &r->rules.trie;
-    se_hypothesis *h = r->text.hypothesis;
+    se_hypothesis *h = text->hypothesis;
     uint32_t at;
     memset(h, 0, sizeof *h);
     h->n = c->phrase[0] >= 0 ? t->nodes[c->node].depth : 0;
     for (at = c->node; h->n > 0 && at >= LR_ROOTS; at = t->nodes[at].parent) {
         uint32_t parent = t->nodes[at].parent;
-        float before = parent >= LR_ROOTS ? r->phrase.score[parent] : 0.0f;
+        float before = parent >= LR_ROOTS ? phrase->score[parent] : 0.0f;
         h->tokens[t->nodes[at].depth - 1] = t->nodes[at].token;
-        before = r->phrase.score[at] - before;
+        before = phrase->score[at] - before;
         h->probability[t->nodes[at].depth - 1] = before < 0.0f ? mt_exp1(before) : 1.0f;
     }
     h->sum_logprob = c->logprob[0];
     h->first_logprob = h->n > 0 ? se_logprob(h->probability[0]) : 0.0f;
-    memset(&r->work.origin, 0, sizeof r->work.origin);
-    r->work.origin.mean_logprob = h->n > 0 ? se_mean_logprob(h) : 0.0f;
-    r->work.origin.no_speech = r->text.search.fed_no_speech;
-    r->work.origin.compression_ratio = wd_compression(&r->text, &r->engine, h);
-    r->work.origin.first_logprob = h->first_logprob;
-    r->work.origin.accepted = 1;
+    memset(o, 0, sizeof *o);
+    o->mean_logprob = h->n > 0 ? se_mean_logprob(h) : 0.0f;
+    o->no_speech = text->search.fed_no_speech;
+    o->compression_ratio = wd_compression(text, e, h);
+    o->first_logprob = h->first_logprob;
+    o->accepted = 1;
 }
 
 static int wi_choose_phrase(ru_run *r)
@@ -29643,9 +29717,11 @@ static int wi_choose_phrase(ru_run *r)
     int64_t end = ru_end_ms(&r->audio.at);
     wd_make_prompt(r, r->state.n_previous + r->work.n_initial > 0, &prompt);
     if (prompt.n + r->rules.trie.depth > r->engine.model->n_text_ctx) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "the prompt's %lu and a phrase's %u tokens do "
-                      "not fit into the decoder's context of %u", (unsigned long)prompt.n,
-                      (unsigned)r->rules.trie.depth, (unsigned)r->engine.model->n_text_ctx);
+        return er_set(&r->call.error, WNPU_E_ARGUMENT,
+                      "the prompt's %lu and a phrase's %u tokens do not fit into the decoder's "
+                      "context of %u",
+                      (unsigned long)prompt.n, (unsigned)r->rules.trie.depth,
+                      (unsigned)r->engine.model->n_text_ctx);
     }
     memset(&c, 0, sizeof c);
     c.search = &r->text.search;
@@ -29657,10 +29733,10 @@ static int wi_choose_phrase(ru_run *r)
     c.n_prompt = prompt.n;
     c.sot = prompt.sot;
     se_choose(&c, &found);
-    r->now.stats.tokens += r->text.search.steps;
-    r->now.stats.prompt_tokens += r->text.search.prompt_tokens;
-    if (ru_cancelled(r->cancel)) {
-        return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
+    r->out.now.stats.tokens += r->text.search.steps;
+    r->out.now.stats.prompt_tokens += r->text.search.prompt_tokens;
+    if (ru_cancelled(r->call.cancel)) {
+        return er_set(&r->call.error, WNPU_E_CANCELLED, "cancelled");
     }
     r->work.choice.struct_size = sizeof r->work.choice;
     r->work.choice.best = found.phrase[0];
@@ -29669,11 +29745,12 @@ static int wi_choose_phrase(ru_run *r)
     r->work.choice.second_logprob = found.logprob[1];
     r->work.choice.margin = found.logprob[0] - found.logprob[1];
     r->work.choice.no_speech = r->text.search.fed_no_speech;
-    wi_set_choice_text(r, &found);
+    wi_set_choice_text(&r->text, &r->rules.trie, &r->phrase, &r->engine, &r->work.origin, &found);
     r->work.origin.prompted = prompt.sot > 0;
-    wd_align(r, aw_frames(&r->audio.at)); /* samples after the window's last frame are not read */
-    if (ru_cancelled(r->cancel)) {
-        return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
+    wd_align(&r->text, &r->audio, &r->out.now.language, &r->call.params,
+             aw_frames(&r->audio.at)); /* samples after the window's last frame are not read */
+    if (ru_cancelled(r->call.cancel)) {
+        return er_set(&r->call.error, WNPU_E_CANCELLED, "cancelled");
     }
     end = end < (int64_t)ML_FRAMES * 10 ? end : (int64_t)ML_FRAMES * 10;
     return lg_add_segment(r, 0, r->text.hypothesis->n, 0, end, end);
@@ -29683,29 +29760,31 @@ static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phra
 {
     double since = os_now_ms();
     int status;
-    r->params.timestamps = 0;
-    r->params.prefix = NULL;
-    r->params.vad = 0; /* it chooses in any case */
-    r->params.voices = 0;
+    r->call.params.timestamps = 0;
+    r->call.params.prefix = NULL;
+    r->call.params.vad = 0; /* it chooses in any case */
+    r->call.params.voices = 0;
     status = wi_open(r, audio);
-    r->now.stats.audio_in_ms += ru_elapsed_ms(&since);
+    r->out.now.stats.audio_in_ms += ru_elapsed_ms(&since);
     aw_set_samples(&r->audio.at, r->audio.at.n_samples); /* those after 30 s are not used */
-    status = status == WNPU_OK ? wi_add_phrases(r, "phrases", phrases, n) : status;
+    status = status == WNPU_OK
+                 ? wi_add_phrases(&r->rules, &r->engine, &r->call, "phrases", phrases, n)
+                 : status;
     if (status != WNPU_OK) {
-        wi_finish_language(&r->now.language, &r->work, &r->engine);
+        wi_finish_language(&r->out.now.language, &r->work, &r->engine);
         return status;
     }
     wi_phrase_ends(&r->engine, r->rules.never);
     wd_encode(r);
     since = os_now_ms();
-    if (!ru_cancelled(r->cancel)) {
+    if (!ru_cancelled(r->call.cancel)) {
         wd_update_language(r);
     }
-    status = ru_cancelled(r->cancel) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled")
-                             : wi_choose_phrase(r);
-    r->now.stats.decoder_ms += ru_elapsed_ms(&since);
-    wi_finish_language(&r->now.language, &r->work, &r->engine);
-    return lg_finish(r, status);
+    status = ru_cancelled(r->call.cancel) ? er_set(&r->call.error, WNPU_E_CANCELLED, "cancelled")
+                                          : wi_choose_phrase(r);
+    r->out.now.stats.decoder_ms += ru_elapsed_ms(&since);
+    wi_finish_language(&r->out.now.language, &r->work, &r->engine);
+    return lg_finish(&r->out, &r->audio, &r->call, status);
 }
 
 /* Allocates a run in the arena; all pointers remain NULL if the arena only measures. Before, the
@@ -29723,13 +29802,15 @@ static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_co
     lr_trie_carve(arena, &r->rules.trie, c->max_phrase_tokens);
     r->phrase.score = ar_carve(arena, phrase_nodes, sizeof(float));
     r->phrase.state = ar_carve(arena, phrase_nodes, 1);
-    r->store.base = ar_carve(arena, (size_t)c->result_bytes, 1);
-    r->store.size = (size_t)c->result_bytes;
+    r->out.store.base = ar_carve(arena, (size_t)c->result_bytes, 1);
+    r->out.store.size = (size_t)c->result_bytes;
     r->ring.size = (size_t)c->stream_bytes;
     r->ring.bytes = ar_carve(arena, r->ring.size, 1);
     r->text.kept_size = c->stream_bytes > 0 ? RU_KEPT_BYTES * (size_t)c->max_phrase_tokens : 0;
     r->text.kept = ar_carve(arena, r->text.kept_size, 1);
-    aw_carve(arena, &r->audio, &r->store, c);
+    r->audio.store = &r->out.store;
+    r->audio.ring = &r->ring;
+    aw_carve(arena, &r->audio, c);
     se_carve(arena, &r->text.search, slots, m);
     r->text.hypothesis = ar_carve(arena, 1, sizeof(se_hypothesis));
     al_carve(arena, &r->text.aligner, &r->decoder);
@@ -29752,7 +29833,7 @@ static void wi_start(ru_run *r)
     (void)al_heads(r->engine.model, r->text.aligner.heads, &r->text.aligner.lag_ms);
     r->text.search.decoder = &r->decoder;
     r->text.search.rules = &r->rules;
-    r->text.search.cancel = r->cancel;
+    r->text.search.cancel = r->call.cancel;
     r->text.search.judge.function = wd_judge;
     r->text.search.judge.user = r;
     se_wipe(&r->text.search, r->engine.model->n_text_ctx);
@@ -29770,6 +29851,8 @@ static void wi_wipe(ru_run *r)
     if (r->text.kept_size > 0) {
         ar_wipe(r->text.kept, r->text.kept_size);
     }
+    ar_wipe(&r->out.ledger, sizeof r->out.ledger);
+    ar_wipe(&r->out.now, sizeof r->out.now);
     ar_wipe(&r->state, sizeof *r - offsetof(ru_run, state));
     vc_wipe(&r->voices);
     ar_wipe(r->text.hypothesis, sizeof *r->text.hypothesis);
@@ -30001,9 +30084,10 @@ static void tt_show_confirmed(ru_run *r)
 {
     ru_tentative *t = &r->tentative;
     const ru_confirmed *c = &r->state.confirmed;
-    tt_set_latest(&r->now.language, &r->tentative, &r->engine, &r->params, c->tokens, c->n);
+    tt_set_latest(&r->out.now.language, &r->tentative, &r->engine, &r->call.params, c->tokens,
+                  c->n);
     t->confirmed = t->n_latest;
-    tt_set_latest(&r->now.language, &r->tentative, &r->engine, &r->params, c->tokens,
+    tt_set_latest(&r->out.now.language, &r->tentative, &r->engine, &r->call.params, c->tokens,
                   r->state.live.step_ms > 0 ? c->n_said : c->n);
     tt_set_text(&r->tentative, t->latest, t->n_latest, t->confirmed);
     t->t0_ms = ru_recording_ms(&r->audio.at, 0);
@@ -30047,7 +30131,7 @@ static size_t tt_verify(ru_run *r, const se_prompt *p, size_t most)
     s->n_draft = 0;
     logits = se_prefill(s, p->tokens, p->n, p->sot);
     memset(h, 0, sizeof *h);
-    while (k < n && !ru_cancelled(r->cancel)) {
+    while (k < n && !ru_cancelled(r->call.cancel)) {
         de_row row[DE_ROWS];
         size_t rows = 0, from = k;
         h->n = k;
@@ -30116,19 +30200,19 @@ static void tt_decode(ru_run *r, const float *span, size_t content, int complete
     float probability[RU_LANGUAGES], no_speech;
     se_hypothesis *h = r->text.hypothesis;
     tt_encode(&r->audio, &r->text, &r->engine, &r->decoder, span, content);
-    if (r->now.language.id < 0 && !ru_cancelled(r->cancel)) {
+    if (r->out.now.language.id < 0 && !ru_cancelled(r->call.cancel)) {
         se_languages(&r->decoder, probability, &no_speech);
-        r->now.language.id = wd_best_language(&r->work, &r->engine, probability);
+        r->out.now.language.id = wd_best_language(&r->work, &r->engine, probability);
         se_invalidate(&r->text.search);
     }
-    if (!ru_cancelled(r->cancel)) {
+    if (!ru_cancelled(r->call.cancel)) {
         *h = *tt_search(r, content);
         h->n = tt_length(&r->engine, h, content);
         h->n = wd_before_loop(&r->engine.model->vocab, h);
     }
-    if (!ru_cancelled(r->cancel)) {
-        h->n = h->no_speech > r->params.no_speech_threshold ? 0 : h->n;
-        tt_join(&r->now.language, &r->tentative, &r->engine, &r->params, h);
+    if (!ru_cancelled(r->call.cancel)) {
+        h->n = h->no_speech > r->call.params.no_speech_threshold ? 0 : h->n;
+        tt_join(&r->out.now.language, &r->tentative, &r->engine, &r->call.params, h);
         tt_show(&r->tentative, complete);
     }
     r->engine.positions = r->engine.model->n_audio_ctx;
@@ -30143,17 +30227,17 @@ static void tt_decode_ahead(ru_run *r, const float *span, size_t content, const 
     const se_hypothesis *h;
     f->n = 0;
     se_invalidate(&r->text.search);
-    r->text.search.least_end = wi_least_end(&r->audio, &r->params, &r->engine);
-    r->engine.positions = wd_positions(&r->audio, &r->now.language, &r->engine, &r->params,
+    r->text.search.least_end = wi_least_end(&r->audio, &r->call.params, &r->engine);
+    r->engine.positions = wd_positions(&r->audio, &r->out.now.language, &r->engine, &r->call.params,
                                        content);
     wd_encode_samples(r, span, content);
-    h = ru_cancelled(r->cancel) ? NULL : se_run(&r->text.search, p, o);
+    h = ru_cancelled(r->call.cancel) ? NULL : se_run(&r->text.search, p, o);
     r->engine.positions = r->engine.model->n_audio_ctx;
-    if (h != NULL && !ru_cancelled(r->cancel)) {
-        wi_add_lookahead(r);
+    if (h != NULL && !ru_cancelled(r->call.cancel)) {
+        wi_add_lookahead(&r->audio, &r->call.params, &r->engine, &r->decoder, &r->work);
         f->steps[0] = r->text.search.steps;
         f->hypothesis[0] = *h;
-        tt_join(&r->now.language, &r->tentative, &r->engine, &r->params, h);
+        tt_join(&r->out.now.language, &r->tentative, &r->engine, &r->call.params, h);
         tt_show(&r->tentative, 1);
     }
     se_invalidate(&r->text.search);
@@ -30178,17 +30262,18 @@ static int64_t tt_find_voice(const ru_audio *a, int64_t *begin_ms, int64_t *end_
 
 /* End of the window if the current pause goes on, in frames from the window's beginning; 0 if there
  * is no pause that could end it, or its text cannot be decoded before. */
-static size_t tt_find_end(const ru_run *r, int64_t voice_end_ms)
+static size_t tt_find_end(const ru_audio *a, const wnpu_params *params, const np_bridge *b,
+                          const ru_language *language, const en_engine *e, int64_t voice_end_ms)
 {
-    int64_t base = ru_recording_ms(&r->audio.at, 0), from = base + r->params.least_ms, at, pause;
-    int64_t to = ru_recording_ms(&r->audio.at, (int64_t)aw_frames(&r->audio.at) * 10);
-    pause = r->params.pause_ms;
-    if (pause >= AW_PHRASE_MS || pause <= TT_PAUSE_MS || aw_cuts_windows(&r->audio, &r->params) ||
-        r->bridge.accel != NULL || wd_needs_language(&r->now.language, &r->engine, &r->params)) {
+    int64_t base = ru_recording_ms(&a->at, 0), from = base + params->least_ms, at, pause;
+    int64_t to = ru_recording_ms(&a->at, (int64_t)aw_frames(&a->at) * 10);
+    pause = params->pause_ms;
+    if (pause >= AW_PHRASE_MS || pause <= TT_PAUSE_MS || aw_cuts_windows(a, params) ||
+        b->accel != NULL || wd_needs_language(language, e, params)) {
         return 0;
     }
     from = from > voice_end_ms ? from : voice_end_ms;
-    at = aw_find_phrase_end(&r->audio, base, from, to, TT_PAUSE_MS);
+    at = aw_find_phrase_end(a, base, from, to, TT_PAUSE_MS);
     return at >= 0 ? (size_t)(at + aw_phrase_pad(pause) - base) / 10u : 0;
 }
 
@@ -30198,14 +30283,16 @@ static void tt_decode_due(ru_run *r, size_t skip, size_t have, int64_t voice_end
     ru_tentative *t = &r->tentative;
     ru_lookahead *f = &r->audio.ahead;
     const float *span = r->audio.samples + skip * ML_HOP;
-    size_t end = tt_find_end(r, voice_end_ms), content = have - skip;
+    size_t end = tt_find_end(&r->audio, &r->call.params, &r->bridge, &r->out.now.language,
+                             &r->engine, voice_end_ms);
+    size_t content = have - skip;
     se_prompt p;
     se_options o;
     aw_skip(&r->audio.at, skip);
     if (end > skip && end <= have) {
         r->audio.content = end - skip;
         wd_make_prompt(r, r->state.n_previous + r->work.n_initial > 0, &p);
-        wd_options(r, r->params.temperature, 0, &o);
+        wd_options(r, r->call.params.temperature, 0, &o);
         if (se_is_greedy(&r->text.search, &p, &o)) {
             if (f->n == 0 || wd_lookahead_index(&r->audio) == f->n) {
                 tt_decode_ahead(r, span, end - skip, &p, &o);
@@ -30227,11 +30314,11 @@ static void tt_decode_due(ru_run *r, size_t skip, size_t have, int64_t voice_end
 }
 
 /* Whether there is speech to be shown and time for it. */
-static int tt_is_wanted(const ru_run *r)
+static int tt_is_wanted(const ru_audio *a, const ru_live *live, const wnpu_params *params,
+                        const ru_work *w)
 {
-    return r->state.live.step_ms > 0 && !r->state.live.detect_only && r->params.vad &&
-           r->audio.batch < 2 && !r->audio.complete && !r->work.due &&
-           au_ms(r->audio.stream, ri_ready(&r->ring)) <= r->state.live.step_ms;
+    return live->step_ms > 0 && !live->detect_only && params->vad && a->batch < 2 && !a->complete &&
+           !w->due && au_ms(a->stream, ri_ready(a->ring)) <= live->step_ms;
 }
 
 /* After a step, also one that was cancelled: withdraws the text of a window that is final now. */
@@ -30248,19 +30335,20 @@ static int tt_update(ru_run *r)
 {
     ru_tentative *t = &r->tentative;
     const ru_position here = aw_get_position(&r->audio, &r->work, &r->decoder);
-    const wnpu_stats stats = r->now.stats;
-    const ru_language language = r->now.language;
+    const wnpu_stats stats = r->out.now.stats;
+    const ru_language language = r->out.now.language;
     void (*beat)(void *user, float share) = r->engine.beat;
     se_filter filter = r->text.search.filter;
     int64_t begin, end, base = ru_recording_ms(&r->audio.at, 0), silent;
     size_t skip, have = aw_frames(&r->audio.at);
     tt_find_utterances(&r->audio, &r->state.live);
     tt_report_utterance(&r->state.live, &t->events);
-    if (r->params.commit_step_ms > 0) {
+    if (r->call.params.commit_step_ms > 0) {
         tt_show_confirmed(r);
         return WNPU_OK;
     }
-    if (!tt_is_wanted(r) || have < 2 || tt_find_voice(&r->audio, &begin, &end) < TT_SPEECH_MS) {
+    if (!tt_is_wanted(&r->audio, &r->state.live, &r->call.params, &r->work) || have < 2 ||
+        tt_find_voice(&r->audio, &begin, &end) < TT_SPEECH_MS) {
         return WNPU_OK;
     }
     silent = aw_next_speech_ms(&r->audio, base) - base;
@@ -30277,10 +30365,11 @@ static int tt_update(ru_run *r)
     r->text.search.steps = r->text.search.prompt_tokens = 0;
     r->text.search.filter = filter;
     r->engine.beat = beat;
-    r->now.language = language;
-    r->now.stats = stats;
+    r->out.now.language = language;
+    r->out.now.stats = stats;
     aw_set_position(&r->audio, &r->work, &r->decoder, &here);
-    return ru_cancelled(r->cancel) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : WNPU_OK;
+    return ru_cancelled(r->call.cancel) ? er_set(&r->call.error, WNPU_E_CANCELLED, "cancelled")
+                                        : WNPU_OK;
 }
 
 /* ======================================================================
@@ -30313,35 +30402,36 @@ static void st_set_audio(ri_ring *ring, const wnpu_stream_options *o, wnpu_audio
 }
 
 /* Checks that a live run with this recording is possible in this session. */
-static int st_check(ru_run *r, const wnpu_audio *a)
+static int st_check(const ri_ring *ring, const ru_live *t, const en_engine *e, ru_call *call,
+                    const wnpu_audio *a)
 {
-    const ru_live *t = &r->state.live;
     size_t least, frame;
-    int status = au_check(a, &r->error);
+    int status = au_check(a, &call->error);
     if (status != WNPU_OK) {
         return status;
     }
-    if (r->ring.size == 0) {
-        return er_set(&r->error, WNPU_E_STATE, "the session has no room for live audio; set "
+    if (ring->size == 0) {
+        return er_set(&call->error, WNPU_E_STATE, "the session has no room for live audio; set "
                       "stream_bytes in its configuration");
     }
     frame = wnpu_frame_bytes(a);
     least = au_interval_frames(a);
-    if (r->ring.size / frame < least) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "stream_bytes %lu holds less than 50 ms of this "
-                      "audio; use at least %lu, better a few seconds",
-                      (unsigned long)r->ring.size, (unsigned long)(least * frame));
+    if (ring->size / frame < least) {
+        return er_set(&call->error, WNPU_E_ARGUMENT,
+                      "stream_bytes %lu holds less than 50 ms of this audio; use at least %lu, "
+                      "better a few seconds",
+                      (unsigned long)ring->size, (unsigned long)(least * frame));
     }
-    if (wi_is_language_first(&r->engine, &r->params)) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "language_windows %d needs audio in memory: a "
-                      "stream cannot go back to the start", (int)r->params.language_windows);
+    if (wi_is_language_first(e, &call->params)) {
+        return er_set(&call->error, WNPU_E_ARGUMENT, "language_windows %d needs audio in memory: a "
+                      "stream cannot go back to the start", (int)call->params.language_windows);
     }
-    if (r->params.append) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "append is for wnpu_transcribe() only; a live "
+    if (call->params.append) {
+        return er_set(&call->error, WNPU_E_ARGUMENT, "append is for wnpu_transcribe() only; a live "
                       "run cannot add to earlier results");
     }
     return tt_are_options(t->step_ms, t->hangover_ms) ? WNPU_OK
-        : er_set(&r->error, WNPU_E_ARGUMENT, "step_ms %d is neither 0 nor in 100..10000, or "
+        : er_set(&call->error, WNPU_E_ARGUMENT, "step_ms %d is neither 0 nor in 100..10000, or "
                  "hangover_ms %d is outside 100..10000", (int)t->step_ms, (int)t->hangover_ms);
 }
 
@@ -30399,9 +30489,11 @@ static int st_keep_text(ru_text *text, wnpu_params *p, wnpu_error *error)
 /* Prepares a run, unless it needs what no live run has. */
 static int st_configure(ru_run *r)
 {
-    return r->params.voices == 0 ? wi_configure(r, 0)
-        : er_set(&r->error, WNPU_E_ARGUMENT, "voices is for wnpu_transcribe() only: who speaks is "
-                 "known at the end, but text of a live run does not change");
+    return r->call.params.voices == 0
+               ? wi_configure(r, 0)
+               : er_set(&r->call.error, WNPU_E_ARGUMENT,
+                        "voices is for wnpu_transcribe() only: who speaks is known at the end, but "
+                        "text of a live run does not change");
 }
 
 static int st_begin(ru_run *r, const wnpu_stream_options *o)
@@ -30414,23 +30506,24 @@ static int st_begin(ru_run *r, const wnpu_stream_options *o)
     r->state.live.detect_only = o->detect_only != 0;
     r->state.live.skip_late = o->skip_late != 0;
     r->state.live.skipped = 0;
-    st_set_detection(&r->state.live, &r->params);
+    st_set_detection(&r->state.live, &r->call.params);
     status = st_configure(r);
     if (r->state.live.detect_only) {
-        r->now.language.probability = 0.0f;
+        r->out.now.language.probability = 0.0f;
     }
-    status = status == WNPU_OK ? st_check(r, &a) : status;
-    status = status == WNPU_OK ? wi_set_hotwords(r) : status;
-    r->state.fingerprint = status == WNPU_OK ? pm_fingerprint(&r->params) : 0;
-    status = status == WNPU_OK ? st_keep_text(&r->text, &r->params, &r->error) : status;
-    status = status == WNPU_OK ? au_open(r->audio.stream, &a, &r->error) : status;
+    status = status == WNPU_OK ? st_check(&r->ring, &r->state.live, &r->engine, &r->call, &a)
+                               : status;
+    status = status == WNPU_OK ? wi_set_hotwords(&r->rules, &r->engine, &r->call) : status;
+    r->state.fingerprint = status == WNPU_OK ? pm_fingerprint(&r->call.params) : 0;
+    status = status == WNPU_OK ? st_keep_text(&r->text, &r->call.params, &r->call.error) : status;
+    status = status == WNPU_OK ? au_open(r->audio.stream, &a, &r->call.error) : status;
     if (status != WNPU_OK) {
         return status;
     }
     ri_prepare(&r->ring, &a);
     r->audio.stream->ready = ri_ready;
-    status = aw_begin_audio(&r->audio, &r->now.stats, &r->params, r->cancel, &r->error);
-    wi_save_checkpoint(r);
+    status = aw_begin_audio(&r->audio, &r->out.now.stats, &r->call);
+    wi_save_checkpoint(&r->state, &r->out.now, &r->work, &r->call.params);
     r->work.live = RU_LIVE;
     ri_open(&r->ring);
     return status;
@@ -30441,52 +30534,53 @@ static int st_resume(ru_run *r)
 {
     wnpu_audio a = r->audio.stream->audio;
     int status;
-    st_set_detection(&r->state.live, &r->params);
-    if (pm_fingerprint(&r->params) != r->state.fingerprint) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "the parameters differ from those that the "
+    st_set_detection(&r->state.live, &r->call.params);
+    if (pm_fingerprint(&r->call.params) != r->state.fingerprint) {
+        return er_set(&r->call.error, WNPU_E_ARGUMENT, "the parameters differ from those that the "
                       "stream was begun with; only callbacks may differ");
     }
     a.read = ri_read;
     a.user = &r->ring;
     status = wi_configure(r, 1);
-    status = status == WNPU_OK ? wi_set_hotwords(r) : status;
-    status = status == WNPU_OK ? st_keep_text(&r->text, &r->params, &r->error) : status;
-    status = status == WNPU_OK ? au_continue(r->audio.stream, &a, &r->error) : status;
+    status = status == WNPU_OK ? wi_set_hotwords(&r->rules, &r->engine, &r->call) : status;
+    status = status == WNPU_OK ? st_keep_text(&r->text, &r->call.params, &r->call.error) : status;
+    status = status == WNPU_OK ? au_continue(r->audio.stream, &a, &r->call.error) : status;
     if (status == WNPU_OK) {
         r->audio.stream->ready = ri_ready;
-        r->audio.voice.rules = aw_voice_rules(&r->params);
-        r->work.resumed = 1;
+        r->audio.voice.rules = aw_voice_rules(&r->call.params);
+        r->call.stop.resumed = 1;
         r->work.live = RU_LIVE;
         if (!r->ring.ended) {
             ri_open(&r->ring);
         }
     }
-    wi_load_checkpoint(&r->state.checkpoint, &r->now);
+    wi_load_checkpoint(&r->state.checkpoint, &r->out.now);
     return status;
 }
 
 /* ---- steps ---- */
 
 /* Runs the detector alone, as wi_detect_speech(). */
-static int st_detect(ru_run *r)
+static int st_detect(ru_audio *a, ru_results *out, ru_call *call, ru_state *state, ru_work *w)
 {
     int status = WNPU_OK;
     size_t frames = 1;
-    while (status == WNPU_OK && !ru_cancelled(r->cancel) && frames > 0 &&
-           (status = aw_detect_all(&r->audio, &r->now.stats, &r->error)) == WNPU_OK) {
-        tt_find_utterances(&r->audio, &r->state.live);
-        frames = aw_frames(&r->audio.at);
-        frames = frames == ML_FRAMES || r->audio.complete ? frames : 0;
-        status = frames > 0 ? aw_advance(&r->audio, r->cancel, &r->error, frames) : WNPU_OK;
+    while (status == WNPU_OK && !ru_cancelled(call->cancel) && frames > 0 &&
+           (status = aw_detect_all(a, &out->now.stats, &call->error)) == WNPU_OK) {
+        tt_find_utterances(a, &state->live);
+        frames = aw_frames(&a->at);
+        frames = frames == ML_FRAMES || a->complete ? frames : 0;
+        status = frames > 0 ? aw_advance(a, call->cancel, &call->error, frames) : WNPU_OK;
     }
-    if (status == WNPU_OK && ru_cancelled(r->cancel)) {
-        status = er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
+    if (status == WNPU_OK && ru_cancelled(call->cancel)) {
+        status = er_set(&call->error, WNPU_E_CANCELLED, "cancelled");
     }
-    if (status == WNPU_OK && r->audio.complete) {
-        aw_search_all(&r->audio.at);
-        status = lg_cover(r, ru_end_ms(&r->audio.at), WNPU_REASON_NO_TEXT);
+    if (status == WNPU_OK && a->complete) {
+        aw_search_all(&a->at);
+        status = lg_cover(out, a, call, ru_end_ms(&a->at), WNPU_REASON_NO_TEXT);
     }
-    wi_save_checkpoint(r); /* also if cancelled, for the spans that were found */
+    /* also if cancelled, for the spans that were found */
+    wi_save_checkpoint(state, &out->now, w, &call->params);
     return status;
 }
 
@@ -30502,19 +30596,20 @@ static int st_run(ru_run *r, int finish)
 {
     double since = os_now_ms();
     int status;
-    r->work.resumed |= r->work.stop_requested;
-    r->work.stop_requested = 0;
+    r->call.stop.resumed |= r->call.stop.requested;
+    r->call.stop.requested = 0;
     r->work.reported_at = since;
     r->bridge.fell_back = 0;
     r->work.due = 0;
-    wi_load_checkpoint(&r->state.checkpoint, &r->now);
-    memset(&r->store.rest, 0, sizeof r->store.rest);
-    status = aw_fill(&r->audio, r->cancel, &r->error);
-    r->now.stats.audio_in_ms += ru_elapsed_ms(&since);
+    wi_load_checkpoint(&r->state.checkpoint, &r->out.now);
+    memset(&r->out.store.rest, 0, sizeof r->out.store.rest);
+    status = aw_fill(&r->audio, r->call.cancel, &r->call.error);
+    r->out.now.stats.audio_in_ms += ru_elapsed_ms(&since);
     if (status == WNPU_OK) {
-        wi_save_checkpoint(r);
-        status = r->state.live.detect_only ? st_detect(r)
-                                          : wi_run_windows(r, finish ? NULL : st_after_window);
+        wi_save_checkpoint(&r->state, &r->out.now, &r->work, &r->call.params);
+        status = r->state.live.detect_only
+                     ? st_detect(&r->audio, &r->out, &r->call, &r->state, &r->work)
+                     : wi_run_windows(r, finish ? NULL : st_after_window);
     } else {
         r->work.resumable = 0;
     }
@@ -30532,9 +30627,9 @@ static int st_step(ru_run *r)
     }
     r->work.live_status = status;
     if (r->work.resumable) {
-        lg_set_open_end(&r->audio.at, &r->now.stats, &r->store);
+        lg_set_open_end(&r->audio.at, &r->out.now.stats, &r->out.store);
     } else {
-        (void)lg_finish(r, status);
+        (void)lg_finish(&r->out, &r->audio, &r->call, status);
     }
     return status;
 }
@@ -30560,11 +30655,11 @@ static int st_finish(ru_run *r)
         ri_close(&r->ring);
     }
     if (status == WNPU_OK) {
-        wi_finish_language(&r->now.language, &r->work, &r->engine);
+        wi_finish_language(&r->out.now.language, &r->work, &r->engine);
     }
-    status = lg_finish(r, status);
+    status = lg_finish(&r->out, &r->audio, &r->call, status);
     if (status == WNPU_INCOMPLETE && r->state.live.detect_only) { /* text was not requested */
-        er_clear(&r->error);
+        er_clear(&r->call.error);
         status = WNPU_OK;
     }
     return status;
@@ -30587,7 +30682,7 @@ static int st_finish(ru_run *r)
  *  what is passed to wnpu_resume() again: the parameters, of which there
  *  is a fingerprint, and the recording.
  * ====================================================================== */
-#define SN_VERSION 10u
+#define SN_VERSION 11u
 #define SN_MAX_SAMPLE 64.0f /* much more than a clamped sample can become by resampling */
 
 static const unsigned char sn_magic[8] = {0x89, 'W', 'N', 'P', 'U', 'S', '\n', 0x1a};
@@ -30619,6 +30714,7 @@ typedef struct sn_list {
 typedef struct sn_state {
     ru_state run;
     ru_place at;
+    ru_ledger covered;
     int64_t last_ms;        /* of the aligner */
     uint64_t consumed, frames, n_raw; /* of the source; n_raw: frames in raw */
     uint64_t n_resampler, real; /* floats in the resampler's window */
@@ -30792,26 +30888,27 @@ static void sn_get_state(const ru_run *r, sn_state *s)
     memset(s, 0, sizeof *s);
     s->run = r->state;
     s->at = r->audio.at;
+    s->covered = r->out.ledger;
     if (r->work.live) {
         sn_get_ring(&r->ring, &s->ring);
     } else {
         ru_begin_live(&s->run.live);
     }
     s->last_ms = r->text.aligner.last_ms;
-    s->used = r->store.used;
-    s->count = r->store.count;
-    sn_get_list(&r->store.speech, &s->speech);
-    sn_get_list(&r->store.ledger, &s->ledger);
+    s->used = r->out.store.used;
+    s->count = r->out.store.count;
+    sn_get_list(&r->out.store.speech, &s->speech);
+    sn_get_list(&r->out.store.ledger, &s->ledger);
     sn_get_stream(r->audio.stream, s);
-    s->language = r->now.language.id;
-    s->language_probability = r->now.language.probability;
+    s->language = r->out.now.language.id;
+    s->language_probability = r->out.now.language.probability;
     if (r->work.in_progress_call && language->weight > 0.0f) { /* wi_finish_language() */
         s->language = wd_best_language(&r->work, &r->engine, language->sums);
         s->language_probability = language->sums[s->language] / language->weight;
     }
     s->language = s->language < 0 ? 0 : s->language;
-    s->task = r->params.task;
-    s->vad = r->params.vad;
+    s->task = r->call.params.task;
+    s->vad = r->call.params.vad;
     va_get_image(&r->audio.voice, &s->voice);
 }
 
@@ -30840,7 +30937,7 @@ static void sn_write(ru_run *r, const wnpu_config *c, sn_state *s, unsigned char
     sn_cursor w = {NULL, NULL, sizeof(sn_head)};
     sn_head h;
     w.out = block;
-    sn_transfer_all(&w, &r->audio, &r->context, &r->store, &r->ring, s);
+    sn_transfer_all(&w, &r->audio, &r->context, &r->out.store, &r->ring, s);
     sn_fill_head(&r->engine, c, &h);
     h.size = size;
     memcpy(block, &h, sizeof h);
@@ -31110,7 +31207,7 @@ static int sn_is_ring(const sn_state *state, size_t size, size_t frame)
  * end. */
 static int sn_are_times(const ru_audio *a, const sn_state *s, const rs_ends *ends)
 {
-    const ru_ledger *l = &s->run.ledger;
+    const ru_ledger *l = &s->covered;
     const ru_place *at = &s->at;
     uint64_t samples = sn_samples(s);
     int64_t base = (int64_t)at->frame * 10, end = (int64_t)(samples / (ML_RATE / 1000u));
@@ -31278,24 +31375,25 @@ static void sn_read(ru_run *r, const unsigned char *block)
     }
     w.in = block;
     (void)aw_reserve(&r->audio, 0, s.at.n_samples + s.at.n_ahead);
-    sn_transfer_all(&w, &r->audio, &r->context, &r->store, &r->ring, &s);
-    (void)sn_is_store(&s, &r->store, &store);
-    r->store = store;
+    sn_transfer_all(&w, &r->audio, &r->context, &r->out.store, &r->ring, &s);
+    (void)sn_is_store(&s, &r->out.store, &store);
+    r->out.store = store;
     r->state = s.run;
     r->audio.at = s.at;
-    r->params.task = s.task;
-    r->params.vad = s.vad;
+    r->out.ledger = s.covered;
+    r->call.params.task = s.task;
+    r->call.params.vad = s.vad;
     r->text.aligner.last_ms = s.last_ms;
     va_restore(&r->audio.voice, &s.voice);
     r->audio.ahead.n_decided = 0;
     aw_pad_silence(&r->audio, r->audio.at.n_samples + r->audio.at.n_ahead);
-    wi_load_checkpoint(&r->state.checkpoint, &r->now);
-    r->now.language.id = s.language;
-    r->now.language.probability = s.language_probability;
+    wi_load_checkpoint(&r->state.checkpoint, &r->out.now);
+    r->out.now.language.id = s.language;
+    r->out.now.language.probability = s.language_probability;
     if (r->work.live) {
-        lg_set_open_end(&r->audio.at, &r->now.stats, &r->store);
+        lg_set_open_end(&r->audio.at, &r->out.now.stats, &r->out.store);
     } else {
-        lg_set_rest(&r->audio.at, &r->state.ledger, &r->now.stats, &r->store,
+        lg_set_rest(&r->audio.at, &r->out.ledger, &r->out.now.stats, &r->out.store,
                     WNPU_REASON_CANCELLED);
     }
     r->work.resumable = 1;
@@ -32304,7 +32402,7 @@ WNPU_API int wnpu_session_open(wnpu_session **session, const wnpu_model *model,
     s->size = need;
     s->owned = memory == NULL;
     s->process = os_process();
-    s->run.cancel = &s->cancel;
+    s->run.call.cancel = &s->cancel;
     s->environment = er_float_default();
     status = ap_request_isa((wnpu_isa)c.isa, error);
     if (status == WNPU_OK) {
@@ -32341,7 +32439,7 @@ typedef struct ap_area {
 static void ap_unwritten(const wnpu_session *s, ap_area *part)
 {
     const de_decoder *d = &s->run.decoder;
-    const rs_store *store = &s->run.store;
+    const rs_store *store = &s->run.out.store;
     const al_aligner *a = &s->run.text.aligner;
     part[0].at = d->used_windows == d->windows ? en_heads_begin(&d->self[0]) :
                  en_heads_begin(&d->cross[d->used_windows * d->e->model->n_text_layer]);
@@ -32425,8 +32523,8 @@ static int ap_enter_live(wnpu_session *s)
 {
     int idle = 0;
     if (ap_forked(s)) {
-        return er_set(&s->run.error, WNPU_E_STATE, "the session was opened by the parent of this "
-                      "forked process; open one here");
+        return er_set(&s->run.call.error, WNPU_E_STATE,
+                      "the session was opened by the parent of this forked process; open one here");
     }
     if (!__atomic_compare_exchange_n(&s->busy, &idle, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
         return WNPU_E_STATE;
@@ -32450,7 +32548,7 @@ static int ap_enter(wnpu_session *s)
 static int ap_leave(wnpu_session *s, int status)
 {
     if (status < 0) {
-        er_log(s->config.log, s->config.log_user, WNPU_LOG_ERROR, "%s", s->run.error.message);
+        er_log(s->config.log, s->config.log_user, WNPU_LOG_ERROR, "%s", s->run.call.error.message);
     }
     er_float_put(s->environment);
     __atomic_store_n(&s->busy, 0, __ATOMIC_RELEASE);
@@ -32482,7 +32580,7 @@ WNPU_API void wnpu_cancel(wnpu_session *session)
 
 WNPU_API const char *wnpu_session_error(const wnpu_session *session)
 {
-    return session != NULL ? session->run.error.message : "";
+    return session != NULL ? session->run.call.error.message : "";
 }
 
 /* ---- runs ---- */
@@ -32497,7 +32595,7 @@ static int ap_enter_new(wnpu_session *s)
         return WNPU_E_STATE;
     }
     if (s->run.work.live == RU_LIVE) {
-        return ap_leave(s, er_set(&s->run.error, WNPU_E_STATE, "a stream is open; "
+        return ap_leave(s, er_set(&s->run.call.error, WNPU_E_STATE, "a stream is open; "
                                   "wnpu_stream_finish() or wnpu_reset() ends it"));
     }
     ap_forget_cancel(s);
@@ -32507,11 +32605,13 @@ static int ap_enter_new(wnpu_session *s)
 static int ap_params(wnpu_session *s, const wnpu_params *given)
 {
     int status;
-    wnpu_params_init(&s->run.params, sizeof s->run.params);
-    status = er_import(&s->run.params, sizeof s->run.params, given, "wnpu_params", &s->run.error);
+    wnpu_params_init(&s->run.call.params, sizeof s->run.call.params);
+    status = er_import(&s->run.call.params, sizeof s->run.call.params, given, "wnpu_params",
+                       &s->run.call.error);
     if (status == WNPU_OK && given != NULL &&
         given->struct_size < offsetof(wnpu_params, vad) + sizeof given->vad) {
-        s->run.params.vad = 0; /* programs compiled before vad existed get the results and statuses
+        s->run.call.params
+            .vad = 0; /* programs compiled before vad existed get the results and statuses
                                   that they expect */
     }
     return status;
@@ -32526,10 +32626,10 @@ static void ap_warn(const wnpu_session *s)
                "have no speaker; raise max_turns", (unsigned)s->run.voices.left_out,
                (unsigned)s->run.voices.n);
     }
-    if (s->run.now.stats.opposed_ms >= 500) {
+    if (s->run.out.now.stats.opposed_ms >= 500) {
         er_log(s->config.log, s->config.log_user, WNPU_LOG_WARNING, "the channels cancel each "
                "other in %.1f s of the recording; the loudest one was used there",
-               (double)s->run.now.stats.opposed_ms / 1e3);
+               (double)s->run.out.now.stats.opposed_ms / 1e3);
     }
     if (a->scale > 0) {
         er_log(s->config.log, s->config.log_user, WNPU_LOG_WARNING, "the float samples have the "
@@ -32540,16 +32640,16 @@ static void ap_warn(const wnpu_session *s)
 
 static void ap_finish_stats(wnpu_session *s)
 {
-    wnpu_stats *t = &s->run.now.stats;
+    wnpu_stats *t = &s->run.out.now.stats;
     t->opposed_ms = (uint32_t)au_ms(s->run.audio.stream, s->run.audio.stream->opposed);
     if (!s->run.work.live) {
         ap_warn(s);
     }
     t->isa = (int32_t)s->isa;
     t->threads = (int32_t)s->pool.threads;
-    t->language = s->run.now.language.id; /* -1: not detected before an error */
+    t->language = s->run.out.now.language.id; /* -1: not detected before an error */
     t->language = t->language < 0 ? 0 : t->language;
-    t->language_probability = s->run.now.language.probability;
+    t->language_probability = s->run.out.now.language.probability;
     t->total_ms = os_now_ms() - s->begin_ms;
 }
 
@@ -32562,15 +32662,16 @@ static int ap_appends(const wnpu_params *params)
 }
 
 /* Joins the results of a run with those of the runs before. Returns the status of both. */
-static int ap_merge(ru_run *r, int status)
+static int ap_merge(ru_results *out, sp_kept *kept, ru_call *call, int status)
 {
-    int merged = sp_merge(&r->store, &r->kept);
-    lg_count_all(&r->now.stats, &r->store);
+    int merged = sp_merge(&out->store, kept);
+    lg_count_all(&out->now.stats, &out->store);
     if (merged != WNPU_OK && status >= 0) {
-        return er_set(&r->error, merged, "the result store is full; raise result_bytes");
+        return er_set(&call->error, merged, "the result store is full; raise result_bytes");
     }
-    return status == WNPU_OK && r->now.stats.unresolved_ms > 0
-               ? lg_set_incomplete(&r->now.stats, &r->error) : status;
+    return status == WNPU_OK && out->now.stats.unresolved_ms > 0
+               ? lg_set_incomplete(&out->now.stats, &call->error)
+               : status;
 }
 
 /* Common part of wnpu_transcribe() and wnpu_detect_speech(). */
@@ -32583,7 +32684,7 @@ static int ap_run(wnpu_session *session, const wnpu_params *params, const wnpu_a
     }
     append = run == wi_transcribe && ap_appends(params);
     if (append) {
-        sp_keep(&session->run.store, &session->run.kept);
+        sp_keep(&session->run.out.store, &session->run.kept);
         wi_reset_state(&session->run);
     } else {
         wi_reset(&session->run);
@@ -32593,7 +32694,7 @@ static int ap_run(wnpu_session *session, const wnpu_params *params, const wnpu_a
         status = run(&session->run, audio);
     }
     if (append) {
-        status = ap_merge(&session->run, status);
+        status = ap_merge(&session->run.out, &session->run.kept, &session->run.call, status);
     }
     ap_finish_stats(session);
     return ap_leave(session, status);
@@ -32621,14 +32722,15 @@ WNPU_API size_t wnpu_snapshot_size(wnpu_session *session)
         return 0;
     }
     sn_get_state(&session->run, &state);
-    return sn_size(&session->run.audio, &session->run.context, &session->run.store,
+    return sn_size(&session->run.audio, &session->run.context, &session->run.out.store,
                    &session->run.ring, &state);
 }
 
 WNPU_API size_t wnpu_snapshot_most(const wnpu_session *session)
 {
-    return session != NULL ? sn_max_size(&session->run.audio, &session->run.store,
-                                         &session->run.ring, &session->run.engine) : 0;
+    return session != NULL ? sn_max_size(&session->run.audio, &session->run.out.store,
+                                         &session->run.ring, &session->run.engine)
+                           : 0;
 }
 
 WNPU_API int wnpu_snapshot(wnpu_session *session, void *memory, size_t size)
@@ -32645,11 +32747,12 @@ WNPU_API int wnpu_snapshot(wnpu_session *session, void *memory, size_t size)
     environment = er_float_default();
     sn_get_state(&session->run, &state);
     er_float_put(environment);
-    need = sn_size(&session->run.audio, &session->run.context, &session->run.store,
+    need = sn_size(&session->run.audio, &session->run.context, &session->run.out.store,
                    &session->run.ring, &state);
     if (size < need) {
-        return er_set(&session->run.error, WNPU_E_MEMORY, "a snapshot needs %lu bytes now, but "
-                      "there is room for %lu", (unsigned long)need, (unsigned long)size);
+        return er_set(&session->run.call.error, WNPU_E_MEMORY,
+                      "a snapshot needs %lu bytes now, but there is room for %lu",
+                      (unsigned long)need, (unsigned long)size);
     }
     environment = er_float_default();
     sn_write(&session->run, &session->config, &state, memory, need);
@@ -32668,12 +32771,13 @@ WNPU_API int wnpu_restore(wnpu_session *session, const void *snapshot, size_t si
         return WNPU_E_STATE;
     }
     r = &session->run;
-    status = sn_check_head(&r->engine, &r->error, &session->config, snapshot, size);
-    status = status == WNPU_OK ? sn_check_room(&r->ring, &r->error, snapshot) : status;
+    status = sn_check_head(&r->engine, &r->call.error, &session->config, snapshot, size);
+    status = status == WNPU_OK ? sn_check_room(&r->ring, &r->call.error, snapshot) : status;
     if (status == WNPU_OK &&
-        !sn_is_valid(&r->audio, &r->store, &r->ring, &r->engine, snapshot, size)) {
-        status = er_set(&r->error, WNPU_E_ARGUMENT, "the snapshot is damaged although its checksum "
-                        "matches: it was not written by a session");
+        !sn_is_valid(&r->audio, &r->out.store, &r->ring, &r->engine, snapshot, size)) {
+        status = er_set(&r->call.error, WNPU_E_ARGUMENT,
+                        "the snapshot is damaged although its checksum matches: it was not written "
+                        "by a session");
     }
     if (status == WNPU_OK) {
         wi_reset(r);
@@ -32690,19 +32794,19 @@ WNPU_API int wnpu_resume(wnpu_session *session, const wnpu_params *params, const
     if (status != WNPU_OK) {
         return status;
     }
-    er_clear(&session->run.error);
+    er_clear(&session->run.call.error);
     if (!session->run.work.resumable || session->run.work.live) {
-        return ap_leave(session, er_set(&session->run.error, WNPU_E_STATE, "there is no run that "
-                                        "can continue; wnpu_transcribe() starts one, and "
-                                        "wnpu_stream_resume() continues a stream"));
+        return ap_leave(session, er_set(&session->run.call.error, WNPU_E_STATE,
+                                        "there is no run that can continue; wnpu_transcribe() "
+                                        "starts one, and wnpu_stream_resume() continues a stream"));
     }
-    before = session->run.now.stats.total_ms;
+    before = session->run.out.now.stats.total_ms;
     status = ap_params(session, params);
     if (status == WNPU_OK) {
         status = wi_resume(&session->run, audio);
     }
     ap_finish_stats(session);
-    session->run.now.stats.total_ms += before;
+    session->run.out.now.stats.total_ms += before;
     return ap_leave(session, status);
 }
 
@@ -32733,7 +32837,7 @@ static int ap_stream_options(wnpu_session *s, wnpu_stream_options *ours,
                              const wnpu_stream_options *given)
 {
     wnpu_stream_options_init(ours, sizeof *ours);
-    return er_import(ours, sizeof *ours, given, "wnpu_stream_options", &s->run.error);
+    return er_import(ours, sizeof *ours, given, "wnpu_stream_options", &s->run.call.error);
 }
 
 WNPU_API void wnpu_stream_params_init(wnpu_params *params, size_t struct_size)
@@ -32748,7 +32852,7 @@ WNPU_API void wnpu_stream_params_init(wnpu_params *params, size_t struct_size)
 static int ap_live_params(wnpu_session *s, const wnpu_params *given)
 {
     if (given == NULL) {
-        wnpu_stream_params_init(&s->run.params, sizeof s->run.params);
+        wnpu_stream_params_init(&s->run.call.params, sizeof s->run.call.params);
         return WNPU_OK;
     }
     return ap_params(s, given);
@@ -32779,15 +32883,15 @@ WNPU_API int wnpu_stream_resume(wnpu_session *session, const wnpu_params *params
         return status;
     }
     r = &session->run;
-    er_clear(&r->error);
+    er_clear(&r->call.error);
     if (r->work.live != RU_LIVE_RESTORED) {
-        return ap_leave(session, er_set(&r->error, WNPU_E_STATE, "no stream was restored"));
+        return ap_leave(session, er_set(&r->call.error, WNPU_E_STATE, "no stream was restored"));
     }
-    before = r->params;
+    before = r->call.params;
     status = ap_live_params(session, params);
     status = status == WNPU_OK ? st_resume(r) : status;
     if (status != WNPU_OK) {
-        r->params = before;
+        r->call.params = before;
     }
     return ap_leave(session, status);
 }
@@ -32823,22 +32927,25 @@ static int ap_stream_call(wnpu_session *session, uint32_t *events, int (*call)(r
     }
     r = &session->run;
     if (r->work.live != RU_LIVE) {
-        return ap_leave(session, er_set(&r->error, WNPU_E_STATE, r->work.live ? "the stream was "
-                                        "restored; wnpu_stream_resume() continues it"
-                                        : "no stream is open; wnpu_stream_begin() begins one"));
+        return ap_leave(session,
+                        er_set(&r->call.error, WNPU_E_STATE,
+                               r->work.live ? "the stream was restored; wnpu_stream_resume() "
+                                              "continues it"
+                                            : "no stream is open; wnpu_stream_begin() begins one"));
     }
-    before = r->now.stats.total_ms;
+    before = r->out.now.stats.total_ms;
     lost = ri_load(&r->ring.lost);
-    segments = r->store.count;
+    segments = r->out.store.count;
     r->tentative.events = 0;
     if (r->work.resumable) {
-        er_clear(&r->error);
+        er_clear(&r->call.error);
     }
     status = call(r);
     ap_finish_stats(session);
-    r->now.stats.total_ms += before;
+    r->out.now.stats.total_ms += before;
     if (events != NULL) {
-        *events = r->tentative.events | (r->store.count > segments ? WNPU_EVENT_COMMITTED : 0u) |
+        *events = r->tentative.events |
+                  (r->out.store.count > segments ? WNPU_EVENT_COMMITTED : 0u) |
                   (ri_load(&r->ring.lost) != lost ? WNPU_EVENT_OVERRUN : 0u);
     }
     if (status == WNPU_E_CANCELLED) {
@@ -32874,8 +32981,8 @@ WNPU_API int wnpu_get_live(const wnpu_session *session, wnpu_live *live)
         return WNPU_E_STATE;
     }
     memset(&ours, 0, sizeof ours);
-    ours.speaking = r->params.vad && !r->audio.at.detector_done && r->audio.voice.open;
-    ours.committed_ms = r->state.ledger.covered_ms;
+    ours.speaking = r->call.params.vad && !r->audio.at.detector_done && r->audio.voice.open;
+    ours.committed_ms = r->out.ledger.covered_ms;
     ours.audio_ms = lg_read_ms(&r->audio.at);
     ours.lag_ms = au_ms(r->audio.stream, ri_waiting(&r->ring));
     ours.overrun_ms = au_ms(r->audio.stream, ri_load(&r->ring.lost));
@@ -32909,7 +33016,7 @@ WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const
     wi_reset(&session->run);
     status = ap_params(session, params);
     if (status == WNPU_OK && (phrases == NULL || n_phrases < 1 || n_phrases > 65535)) {
-        status = er_set(&session->run.error, WNPU_E_ARGUMENT, "%lu phrases; give 1 to 65535",
+        status = er_set(&session->run.call.error, WNPU_E_ARGUMENT, "%lu phrases; give 1 to 65535",
                         (unsigned long)n_phrases);
     }
     status = status == WNPU_OK ? wi_choose(&session->run, audio, phrases, n_phrases) : status;
@@ -32940,7 +33047,7 @@ WNPU_API int wnpu_detect_language(wnpu_session *session, const wnpu_audio *audio
         for (i = 0; i < count; i++) {
             probabilities[i] = i < sizeof all / sizeof all[0] ? all[i] : 0.0f;
         }
-        status = session->run.now.language.id;
+        status = session->run.out.now.language.id;
     }
     ap_finish_stats(session);
     return ap_leave(session, status);
@@ -32956,7 +33063,7 @@ WNPU_API int wnpu_detect_speech(wnpu_session *session, const wnpu_params *params
 
 WNPU_API size_t wnpu_segment_count(const wnpu_session *session)
 {
-    return session != NULL ? session->run.store.count : 0;
+    return session != NULL ? session->run.out.store.count : 0;
 }
 
 WNPU_API int wnpu_get_segment_sized(const wnpu_session *session, size_t index,
@@ -32967,7 +33074,7 @@ WNPU_API int wnpu_get_segment_sized(const wnpu_session *session, size_t index,
     if (session == NULL || segment == NULL) {
         return WNPU_E_ARGUMENT;
     }
-    status = rs_get(&session->run.store, index, &ours);
+    status = rs_get(&session->run.out.store, index, &ours);
     return status == WNPU_OK ? er_fill(segment, size, &ours, sizeof ours) : status;
 }
 
@@ -32994,9 +33101,9 @@ WNPU_API int wnpu_get_languages(const wnpu_session *session, float *probabilitie
     r = &session->run;
     n = r->engine.model->vocab.n_languages;
     for (i = 0; i < count; i++) {
-        probabilities[i] = i < (size_t)n && r->now.language.weight > 0.0f
-                               ? wd_mean_probability(&r->now.language, (int32_t)i)
-                               : (int32_t)i == r->now.stats.language && n > 0 ? 1.0f : 0.0f;
+        probabilities[i] = i < (size_t)n && r->out.now.language.weight > 0.0f
+                               ? wd_mean_probability(&r->out.now.language, (int32_t)i)
+                               : (int32_t)i == r->out.now.stats.language && n > 0 ? 1.0f : 0.0f;
     }
     er_float_put(environment);
     return n;
@@ -33004,7 +33111,7 @@ WNPU_API int wnpu_get_languages(const wnpu_session *session, float *probabilitie
 
 WNPU_API size_t wnpu_word_count(const wnpu_session *session, size_t segment)
 {
-    return session != NULL ? rs_word_count(&session->run.store, segment) : 0;
+    return session != NULL ? rs_word_count(&session->run.out.store, segment) : 0;
 }
 
 WNPU_API int wnpu_get_word(const wnpu_session *session, size_t segment, size_t index,
@@ -33015,18 +33122,18 @@ WNPU_API int wnpu_get_word(const wnpu_session *session, size_t segment, size_t i
     if (session == NULL || word == NULL) {
         return WNPU_E_ARGUMENT;
     }
-    status = rs_get_word(&session->run.store, segment, index, &ours);
+    status = rs_get_word(&session->run.out.store, segment, index, &ours);
     return status == WNPU_OK ? er_export(word, &ours, sizeof ours) : status;
 }
 
 WNPU_API size_t wnpu_speech_span_count(const wnpu_session *session)
 {
-    return session != NULL ? session->run.store.speech.count : 0;
+    return session != NULL ? session->run.out.store.speech.count : 0;
 }
 
 WNPU_API int wnpu_get_speech_span(const wnpu_session *session, size_t index, wnpu_speech_span *span)
 {
-    const rs_store *s = session != NULL ? &session->run.store : NULL;
+    const rs_store *s = session != NULL ? &session->run.out.store : NULL;
     const unsigned char *found = s != NULL ? rs_list_get(s, &s->speech, index) : NULL;
     if (found == NULL || span == NULL) {
         return WNPU_E_ARGUMENT;
@@ -33037,13 +33144,13 @@ WNPU_API int wnpu_get_speech_span(const wnpu_session *session, size_t index, wnp
 
 WNPU_API size_t wnpu_ledger_count(const wnpu_session *session)
 {
-    const rs_store *s = session != NULL ? &session->run.store : NULL;
+    const rs_store *s = session != NULL ? &session->run.out.store : NULL;
     return s != NULL ? s->ledger.count + (s->rest.t0_ms < s->rest.t1_ms) : 0;
 }
 
 WNPU_API int wnpu_get_ledger_span(const wnpu_session *session, size_t index, wnpu_ledger_span *span)
 {
-    return session != NULL && span != NULL ? rs_get_ledger(&session->run.store, index, span)
+    return session != NULL && span != NULL ? rs_get_ledger(&session->run.out.store, index, span)
                                            : WNPU_E_ARGUMENT;
 }
 
@@ -33052,7 +33159,7 @@ WNPU_API int wnpu_get_stats(const wnpu_session *session, wnpu_stats *stats)
     if (session == NULL || stats == NULL) {
         return WNPU_E_ARGUMENT;
     }
-    return er_export(stats, &session->run.now.stats, sizeof *stats);
+    return er_export(stats, &session->run.out.now.stats, sizeof *stats);
 }
 
 WNPU_API int wnpu_get_memory(const wnpu_session *session, wnpu_memory *memory)
@@ -33065,9 +33172,9 @@ WNPU_API int wnpu_get_memory(const wnpu_session *session, wnpu_memory *memory)
     r = &session->run;
     memset(&ours, 0, sizeof ours);
     ours.session = session->size;
-    ours.results = r->store.size;
-    ours.results_used = rs_used(&r->store);
-    ours.results_peak = rs_peak(&r->store);
+    ours.results = r->out.store.size;
+    ours.results_used = rs_used(&r->out.store);
+    ours.results_peak = rs_peak(&r->out.store);
     ours.stream = r->ring.size;
     ours.phrase_tokens = r->rules.trie.used > LR_ROOTS ? r->rules.trie.used - LR_ROOTS : 0;
     ours.accel = r->bridge.resident_bytes;
@@ -33140,14 +33247,15 @@ WNPU_API int wnpu_align(wnpu_session *session, const char *const *lines, size_t 
     r = &session->run;
     status = WNPU_OK;
     for (i = 0; i < n_lines && status == WNPU_OK; i++) {
-        status = lines[i] == NULL ? er_set(&r->error, WNPU_E_ARGUMENT, "lines[%lu] is NULL",
-                                           (unsigned long)i) : WNPU_OK;
+        status = lines[i] == NULL ? er_set(&r->call.error, WNPU_E_ARGUMENT, "lines[%lu] is NULL",
+                                           (unsigned long)i)
+                                  : WNPU_OK;
     }
     if (status == WNPU_OK && r->work.live) {
-        status = er_set(&r->error, WNPU_E_STATE, "the live run is not finished");
-    } else if (status == WNPU_OK && r->store.count > 0 && !r->params.words) {
-        status = er_set(&r->error, WNPU_E_STATE, "the last run did not measure when words were "
-                        "said; set wnpu_params.words");
+        status = er_set(&r->call.error, WNPU_E_STATE, "the live run is not finished");
+    } else if (status == WNPU_OK && r->out.store.count > 0 && !r->call.params.words) {
+        status = er_set(&r->call.error, WNPU_E_STATE,
+                        "the last run did not measure when words were said; set wnpu_params.words");
     }
     memset(&ours, 0, sizeof ours);
     if (status == WNPU_OK && stats != NULL) { /* before anything changes */
@@ -33156,10 +33264,10 @@ WNPU_API int wnpu_align(wnpu_session *session, const char *const *lines, size_t 
     if (status == WNPU_OK) {
         memset(&w, 0, sizeof w);
         w.vocab = &r->engine.model->vocab;
-        w.store = &r->store;
+        w.store = &r->out.store;
         w.cancel = &session->cancel;
         r->work.resumable = 0; /* it would append to the text */
-        status = fa_run(&w, lines, n_lines, extra != 0, &session->allocator, &ours, &r->error);
+        status = fa_run(&w, lines, n_lines, extra != 0, &session->allocator, &ours, &r->call.error);
     }
     if (status == WNPU_OK && stats != NULL) {
         (void)er_export(stats, &ours, sizeof ours);
@@ -33222,16 +33330,16 @@ WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_optio
     if (!wr_are_options(&ours)) {
         return WNPU_E_ARGUMENT;
     }
-    summary.language = session->run.now.stats.language;
-    summary.task = session->run.params.task;
-    summary.duration_ms = session->run.now.stats.audio_ms;
+    summary.language = session->run.out.now.stats.language;
+    summary.task = session->run.call.params.task;
+    summary.duration_ms = session->run.out.now.stats.audio_ms;
     summary.n_languages = wnpu_get_languages(session, languages, RU_LANGUAGES);
-    summary.languages = session->run.now.language.weight > 0.0f ? languages : NULL;
+    summary.languages = session->run.out.now.language.weight > 0.0f ? languages : NULL;
     summary.choice = session->run.work.choice.struct_size > 0 ? &session->run.work.choice
                                                                  : NULL;
     environment = er_float_default();
-    status = wr_write(&session->run.store, &session->run.engine.model->vocab, &summary, &ours, &at,
-                      write, user);
+    status = wr_write(&session->run.out.store, &session->run.engine.model->vocab, &summary, &ours,
+                      &at, write, user);
     er_float_put(environment);
     if (status == WNPU_OK && cursor != NULL) {
         uint32_t size = cursor->struct_size;

@@ -34,9 +34,11 @@ static void encode_windows(wnpu_session *s, size_t n)
 static wnpu_session *open_encoded(const wnpu_model *m, unsigned threads, int compute)
 {
     wnpu_session *s = open_batch(m, threads, RU_MAX_BATCH, compute);
-    wnpu_params_init(&s->run.params, sizeof s->run.params);
-    s->run.params.suppress_non_speech = 0;
-    T_CHECK(wi_set_rules(&s->run) == WNPU_OK, "rules");
+    wnpu_params_init(&s->run.call.params, sizeof s->run.call.params);
+    s->run.call.params.suppress_non_speech = 0;
+    T_CHECK(wi_set_rules(&s->run.rules, &s->run.text.search.filter, &s->run.engine, &s->run.call) ==
+                WNPU_OK,
+            "rules");
     encode_windows(s, RU_MAX_BATCH);
     return s;
 }
@@ -301,8 +303,8 @@ static void one_text(void)
                     "%zu without", mode, batches[i], again, heard);
             T_CHECK(together == (mode == BEAM ? 0 : batches[i]), "mode %d: %zu windows together",
                     mode, together);
-            T_CHECK(s->run.now.stats.tokens == one->run.now.stats.tokens &&
-                    s->run.now.stats.windows == one->run.now.stats.windows,
+            T_CHECK(s->run.out.now.stats.tokens == one->run.out.now.stats.tokens &&
+                        s->run.out.now.stats.windows == one->run.out.now.stats.windows,
                     "mode %d: other counts", mode);
             wnpu_session_close(s);
         }
@@ -325,7 +327,7 @@ static void cut_in_pauses(void)
     p.user = &w;
     status = wnpu_transcribe(s, &p, &a);
     T_CHECK(status == WNPU_OK || status == WNPU_INCOMPLETE, "%s", wnpu_session_error(s));
-    T_CHECK(s->run.now.stats.windows >= 11, "%u windows", s->run.now.stats.windows);
+    T_CHECK(s->run.out.now.stats.windows >= 11, "%u windows", s->run.out.now.stats.windows);
     wnpu_session_close(s);
     wnpu_model_close(m);
 }

@@ -171,7 +171,7 @@ static void end_of_confirmed_words(void)
     for (last_ms = 0; last_ms <= 12000; last_ms += 4000) {
         size_t n = 0, frames, want = last_ms == 0 ? 120 : last_ms == 12000 ? 0 : (size_t)last_ms / 10;
         r->state.confirmed.last_ms = last_ms;
-        frames = wd_find_scroll(r, 1, &n);
+        frames = wd_find_scroll(&r->text.aligner, &r->state.confirmed, &r->audio, 1, &n);
         T_CHECK(frames == want && n == 1, "%d ms: %lu frames", (int)last_ms, (unsigned long)frames);
     }
     free(r);
@@ -192,10 +192,13 @@ static void beginning_of_next_window(void)
         size_t n = 0, want = i > 2 ? 1000 : 0;
         r->state.confirmed.n = i;
         r->audio.content = 2000;
-        T_CHECK(wd_find_scroll(r, 0, &n) == want && n == (i > 2), "%d words: %d tokens", (int)i,
-                (int)n);
+        T_CHECK(wd_find_scroll(&r->text.aligner, &r->state.confirmed, &r->audio, 0, &n) == want &&
+                    n == (i > 2),
+                "%d words: %d tokens", (int)i, (int)n);
         r->audio.content = WD_LATE_FRAMES;
-        T_CHECK(wd_find_scroll(r, 0, &n) > 0 && n > 0, "%d words: %d tokens", (int)i, (int)n);
+        T_CHECK(wd_find_scroll(&r->text.aligner, &r->state.confirmed, &r->audio, 0, &n) > 0 &&
+                    n > 0,
+                "%d words: %d tokens", (int)i, (int)n);
     }
     free(r);
 }
@@ -211,7 +214,7 @@ static void words_that_wait(void)
     ru_run *r = calloc(1, sizeof *r);
     se_hypothesis *h = calloc(1, sizeof *h);
     size_t i;
-    r->params.hold_ms = 500;
+    r->call.params.hold_ms = 500;
     r->text.aligner.from[0] = 1;
     r->text.aligner.from[1] = 2;
     h->tokens[1] = r->state.confirmed.tokens[1] = 6;
@@ -220,8 +223,10 @@ static void words_that_wait(void)
         r->state.confirmed.n_said = of[i].before < 0 ? 2 : 3;
         r->state.confirmed.tokens[2] = of[i].before < 0 ? 7 : of[i].before;
         word.probability = of[i].probability;
-        T_CHECK(wd_hold_ms(r, h, &word) == of[i].ms, "%d: %d ms", (int)i,
-                (int)wd_hold_ms(r, h, &word));
+        T_CHECK(wd_hold_ms(&r->state.confirmed, &r->text.aligner, &r->call.params, h, &word) ==
+                    of[i].ms,
+                "%d: %d ms", (int)i,
+                (int)wd_hold_ms(&r->state.confirmed, &r->text.aligner, &r->call.params, h, &word));
     }
     free(h);
     free(r);

@@ -27,10 +27,12 @@ static wnpu_session *encoded(const wnpu_model *m, unsigned threads, unsigned bea
 {
     wnpu_session *s = search_open_session(m, threads, beams, compute);
     float *x = life_burst(ML_SPAN, 99);
-    wnpu_params_init(&s->run.params, sizeof s->run.params);
-    s->run.params.vad = 0; /* toys' sounds are no speech */
-    s->run.params.suppress_non_speech = 0;
-    T_CHECK(wi_set_rules(&s->run) == WNPU_OK, "rules");
+    wnpu_params_init(&s->run.call.params, sizeof s->run.call.params);
+    s->run.call.params.vad = 0; /* toys' sounds are no speech */
+    s->run.call.params.suppress_non_speech = 0;
+    T_CHECK(wi_set_rules(&s->run.rules, &s->run.text.search.filter, &s->run.engine, &s->run.call) ==
+                WNPU_OK,
+            "rules");
     memcpy(s->run.audio.samples, x, ML_SPAN * sizeof *x);
     wd_encode(&s->run);
     free(x);
@@ -1068,11 +1070,12 @@ static void hotword_spellings(void)
     wnpu_model *m = life_float_toy(7);
     wnpu_session *s = encoded(m, 1, 1, 0);
     size_t i;
-    wnpu_params_init(&s->run.params, sizeof s->run.params);
-    s->run.params.hotwords = phrases;
-    s->run.params.n_hotwords = 4;
-    s->run.params.hotword_lines = strcat(heard, "beta=\n");
-    T_CHECK(wi_set_hotwords(&s->run) == WNPU_OK, "%s", s->run.error.message);
+    wnpu_params_init(&s->run.call.params, sizeof s->run.call.params);
+    s->run.call.params.hotwords = phrases;
+    s->run.call.params.n_hotwords = 4;
+    s->run.call.params.hotword_lines = strcat(heard, "beta=\n");
+    T_CHECK(wi_set_hotwords(&s->run.rules, &s->run.engine, &s->run.call) == WNPU_OK, "%s",
+            s->run.call.error.message);
     for (i = 0; i < sizeof found / sizeof found[0]; i++) {
         T_CHECK(bonus_of(s, found[i]) > 1.0f, "'%s' is not favoured: %g", found[i],
                 (double)bonus_of(s, found[i]));
@@ -1082,9 +1085,11 @@ static void hotword_spellings(void)
                 (double)bonus_of(s, not_found[i]));
     }
     memset(heard + strlen(heard), 'a', LR_PHRASE_BYTES); /* one that is too long, by itself */
-    T_CHECK(wi_set_hotwords(&s->run) == WNPU_E_ARGUMENT, "a long hotword");
+    T_CHECK(wi_set_hotwords(&s->run.rules, &s->run.engine, &s->run.call) == WNPU_E_ARGUMENT,
+            "a long hotword");
     *strchr(strstr(heard, "beta"), '\n') = 'a';
-    T_CHECK(wi_set_hotwords(&s->run) == WNPU_E_ARGUMENT, "a long spelling");
+    T_CHECK(wi_set_hotwords(&s->run.rules, &s->run.engine, &s->run.call) == WNPU_E_ARGUMENT,
+            "a long spelling");
     wnpu_session_close(s);
     wnpu_model_close(m);
 }
@@ -1449,7 +1454,7 @@ static void prompt_layout(void)
     wnpu_session *s = search_open_session(m, 1, 5, 0);
     ru_run *r = &s->run;
     const tk_vocab *v = &m->vocab;
-    wnpu_params *p = &r->params;
+    wnpu_params *p = &r->call.params;
     int32_t told[300], said[300], given[100];
     size_t n_told, n_said, n_given;
     se_prompt q;
@@ -1462,7 +1467,7 @@ static void prompt_layout(void)
     p->initial_prompt = " Otto ";
     p->carry_initial_prompt = 1;
     p->prefix = "Dear Sir";
-    T_CHECK(wi_set_prompts(r, 0) == WNPU_OK, "%s", r->error.message);
+    T_CHECK(wi_set_prompts(r, 0) == WNPU_OK, "%s", r->call.error.message);
     wd_append_context(&r->state, &r->context, &r->engine, said, n_said);
     wd_make_prompt(r, 1, &q);
     T_CHECK(q.tokens[0] == v->sot_prev && memcmp(q.tokens + 1, told, n_told * 4) == 0 &&
@@ -1554,8 +1559,7 @@ static void languages(void)
         float w;
         wi_reset(r);
         T_CHECK(au_open(r->audio.stream, &part, NULL) == WNPU_OK &&
-                    aw_begin_audio(&r->audio, &r->now.stats, &r->params, r->cancel, &r->error) ==
-                        WNPU_OK,
+                    aw_begin_audio(&r->audio, &r->out.now.stats, &r->call) == WNPU_OK,
                 "part");
         if (i > 0) { /* no reflection stands before it, but the end of the window before */
             memcpy(r->audio.samples, x + i * 480000 - ML_MARGIN, ML_MARGIN * sizeof *x);
@@ -1599,20 +1603,22 @@ static void language_settles(void)
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         wi_reset(r);
-        wnpu_params_init(&r->params, sizeof r->params);
-        r->now.language.id = -1;
-        T_CHECK(wd_needs_language(&r->now.language, &r->engine, &r->params), "nothing is known");
-        r->now.language.weight = cases[i].seconds;
-        r->now.language.sums[1] = cases[i].seconds * cases[i].p;
-        r->now.language.sums[0] = cases[i].seconds - r->now.language.sums[1];
-        wd_decide_language(&r->now.language, &r->work, &r->engine);
-        T_CHECK(wd_needs_language(&r->now.language, &r->engine, &r->params) == !cases[i].told,
+        wnpu_params_init(&r->call.params, sizeof r->call.params);
+        r->out.now.language.id = -1;
+        T_CHECK(wd_needs_language(&r->out.now.language, &r->engine, &r->call.params),
+                "nothing is known");
+        r->out.now.language.weight = cases[i].seconds;
+        r->out.now.language.sums[1] = cases[i].seconds * cases[i].p;
+        r->out.now.language.sums[0] = cases[i].seconds - r->out.now.language.sums[1];
+        wd_decide_language(&r->out.now.language, &r->work, &r->engine);
+        T_CHECK(wd_needs_language(&r->out.now.language, &r->engine, &r->call.params) ==
+                    !cases[i].told,
                 "case %d", (int)i);
-        r->params.language_mode = WNPU_LANGUAGE_EACH;
-        T_CHECK(wd_needs_language(&r->now.language, &r->engine, &r->params),
+        r->call.params.language_mode = WNPU_LANGUAGE_EACH;
+        T_CHECK(wd_needs_language(&r->out.now.language, &r->engine, &r->call.params),
                 "every window is asked");
-        r->params.language = 0;
-        T_CHECK(!wd_needs_language(&r->now.language, &r->engine, &r->params),
+        r->call.params.language = 0;
+        T_CHECK(!wd_needs_language(&r->out.now.language, &r->engine, &r->call.params),
                 "a given language is not asked for");
     }
     wnpu_session_close(s);
@@ -1630,16 +1636,16 @@ static void language_changes(void)
     ru_run *r = &s->run;
     size_t i;
     wi_reset(r);
-    wnpu_params_init(&r->params, sizeof r->params);
-    r->params.vad = 0; /* toys' sounds are no speech */
-    r->now.language.id = -1;
+    wnpu_params_init(&r->call.params, sizeof r->call.params);
+    r->call.params.vad = 0; /* toys' sounds are no speech */
+    r->out.now.language.id = -1;
     for (i = 0; i < sizeof windows / sizeof windows[0]; i++) {
         float p[RU_LANGUAGES] = {0};
         p[1] = windows[i].p;
         p[0] = 1 - p[1];
-        wd_follow_language(&r->now.language, &r->work, &r->engine, &r->params, p);
-        T_CHECK(r->now.language.id == windows[i].language, "window %d: language %d", (int)i,
-                r->now.language.id);
+        wd_follow_language(&r->out.now.language, &r->work, &r->engine, &r->call.params, p);
+        T_CHECK(r->out.now.language.id == windows[i].language, "window %d: language %d", (int)i,
+                r->out.now.language.id);
     }
     wnpu_session_close(s);
     wnpu_model_close(m);
@@ -1814,7 +1820,8 @@ static void older_callers(void)
     p.no_speech_threshold = 2;
     p.max_tokens = 8;
     T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
-    T_CHECK(s->run.params.beam == 1 && s->run.params.temperature_step == 0.2f, "defaults");
+    T_CHECK(s->run.call.params.beam == 1 && s->run.call.params.temperature_step == 0.2f,
+            "defaults");
     wnpu_params_init(&p, sizeof p);
     p.vad = 0; /* toys' sounds are no speech */
     p.no_speech_threshold = 2;

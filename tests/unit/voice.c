@@ -612,7 +612,7 @@ static void early_ends(void)
         a = life_audio(x, n);
         /* Any size of the store: it may be full at a segment, at speech or at the ledger. */
         for (i = 0; i < 12; i++) {
-            s->run.store.size = 1200 + 3600 * i;
+            s->run.out.store.size = 1200 + 3600 * i;
             status = wnpu_transcribe(s, &p, &a);
             check_ledger(s, "full", status, sum);
             wnpu_get_ledger_span(s, wnpu_ledger_count(s) - 1, &last);
@@ -621,7 +621,7 @@ static void early_ends(void)
             full += status == WNPU_E_FULL;
         }
         T_CHECK(full > 3 && full < 12, "full %d times", full);
-        s->run.store.size = 64 << 10;
+        s->run.out.store.size = 64 << 10;
     }
     free(x);
     wnpu_session_close(s);
@@ -702,8 +702,8 @@ static wnpu_session *open_detecting(const wnpu_model *m)
 {
     wnpu_session *s = voice_open_session(m, 1 << 20);
     wi_reset(&s->run);
-    wnpu_params_init(&s->run.params, sizeof s->run.params);
-    aw_begin_detector(&s->run.audio, &s->run.now.stats, &s->run.params);
+    wnpu_params_init(&s->run.call.params, sizeof s->run.call.params);
+    aw_begin_detector(&s->run.audio, &s->run.out.now.stats, &s->run.call.params);
     return s;
 }
 
@@ -728,7 +728,7 @@ static void voice_pauses(void)
     size_t i;
     r->audio.at.detector_done = 1;
     for (i = 0; i < sizeof spans / sizeof spans[0]; i++) {
-        T_CHECK(rs_list_add(&r->store, &r->store.speech, &spans[i]) == WNPU_OK, "stored");
+        T_CHECK(rs_list_add(&r->out.store, &r->out.store.speech, &spans[i]) == WNPU_OK, "stored");
     }
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t at = aw_find_pause(&r->audio, r->audio.at.spans_passed, cases[i].from, cases[i].to,

@@ -420,25 +420,27 @@ static void voices_turns(void)
     int call, none = 0;
     wnpu_word w;
     sub_begin(s, 0);
-    s->also = &r->store; /* adds each segment to the session, too */
-    r->params = voices_params(&h);
+    s->also = &r->out.store; /* adds each segment to the session, too */
+    r->call.params = voices_params(&h);
     r->voices.on = 1;
     memcpy(r->audio.samples + ML_MARGIN, h.sound, ML_FRAMES * ML_HOP * sizeof(float));
     aw_set_samples(&r->audio.at, ML_MARGIN + ML_FRAMES * ML_HOP);
     while (s->end_ms < 20000) {
         sub_segment(s, m);
         if (s->end_ms < 30000) {
-            lg_take_turns(r);
+            lg_take_turns(&r->voices, &r->out.store, &r->audio, &r->call.params);
         }
     }
-    segments = r->store.count;
-    strcpy(before, voices_words(&r->store));
-    T_CHECK(wi_name_voices(r, WNPU_OK) == WNPU_OK, "named");
-    T_CHECK(strcmp(before, voices_words(&r->store)) == 0, "other words");
-    T_CHECK(r->store.count > segments && (size_t)h.calls > segments / 2, "%lu of %lu segments, %d",
-            (unsigned long)r->store.count, (unsigned long)segments, h.calls);
-    for (i = n = 0; i < r->store.count; i++) {
-        for (k = 0; rs_get_word(&r->store, i, k, &w) == WNPU_OK; k++, n++) {
+    segments = r->out.store.count;
+    strcpy(before, voices_words(&r->out.store));
+    T_CHECK(wi_name_voices(&r->voices, &r->out.store, &r->work, &r->call, WNPU_OK) == WNPU_OK,
+            "named");
+    T_CHECK(strcmp(before, voices_words(&r->out.store)) == 0, "other words");
+    T_CHECK(r->out.store.count > segments && (size_t)h.calls > segments / 2,
+            "%lu of %lu segments, %d", (unsigned long)r->out.store.count, (unsigned long)segments,
+            h.calls);
+    for (i = n = 0; i < r->out.store.count; i++) {
+        for (k = 0; rs_get_word(&r->out.store, i, k, &w) == WNPU_OK; k++, n++) {
             int32_t expected = 0;
             for (call = 0; call < h.calls; call++) {
                 if (h.t0_ms[call] <= w.t0_ms && w.t1_ms <= h.t1_ms[call]) {
@@ -452,8 +454,8 @@ static void voices_turns(void)
     }
     T_CHECK(none > 0 && n > 30, "%d of %lu words have no speaker", none, (unsigned long)n);
     for (call = 0; call < h.calls; call++) { /* neither end is within a word */
-        for (i = 0; i < r->store.count; i++) {
-            for (k = 0; rs_get_word(&r->store, i, k, &w) == WNPU_OK; k++) {
+        for (i = 0; i < r->out.store.count; i++) {
+            for (k = 0; rs_get_word(&r->out.store, i, k, &w) == WNPU_OK; k++) {
                 T_CHECK(h.t0_ms[call] <= w.t0_ms || h.t0_ms[call] >= w.t1_ms, "begin of %d", call);
                 T_CHECK(h.t1_ms[call] <= w.t0_ms || h.t1_ms[call] >= w.t1_ms, "end of %d", call);
             }
