@@ -11853,12 +11853,8 @@ static int mf_read_sizes(mf_loader *l, uint32_t n, uint32_t at)
                           (unsigned)mf_limits[i].least, (unsigned)mf_limits[i].most);
         }
     }
-    if (status == WNPU_OK) {
-        status = mf_heads(l, MF_AUDIO_STATE, MF_AUDIO_HEAD, at);
-    }
-    if (status == WNPU_OK) {
-        status = mf_heads(l, MF_TEXT_STATE, MF_TEXT_HEAD, at);
-    }
+    status = status == WNPU_OK ? mf_heads(l, MF_AUDIO_STATE, MF_AUDIO_HEAD, at) : status;
+    status = status == WNPU_OK ? mf_heads(l, MF_TEXT_STATE, MF_TEXT_HEAD, at) : status;
     if (status == WNPU_OK && l->sizes[MF_AUDIO_STATE] != l->sizes[MF_TEXT_STATE]) {
         return er_set(l->error, WNPU_E_MODEL, "n_audio_state is %u and n_text_state %u, expected "
                       "the same; the file is damaged or not a Whisper model",
@@ -11872,9 +11868,7 @@ static int mf_filters(mf_loader *l)
     uint32_t mels = 0, bins = 0;
     uint64_t at = l->position, bytes;
     int status = mf_read_u32(l, "the mel filters", &mels);
-    if (status == WNPU_OK) {
-        status = mf_read_u32(l, "the mel filters", &bins);
-    }
+    status = status == WNPU_OK ? mf_read_u32(l, "the mel filters", &bins) : status;
     if (status != WNPU_OK) {
         return status;
     }
@@ -11922,9 +11916,7 @@ static int mf_tokens(mf_loader *l)
     l->tokens_at = l->position;
     for (i = 0; status == WNPU_OK && i < l->n_base; i++) {
         status = mf_read_token_length(l, i, &length);
-        if (status == WNPU_OK) {
-            status = mf_need(l, length, "the vocabulary", &bytes);
-        }
+        status = status == WNPU_OK ? mf_need(l, length, "the vocabulary", &bytes) : status;
         if (status == WNPU_OK) {
             mf_used(l, length);
             l->vocab_bytes += length;
@@ -12391,9 +12383,7 @@ static int mf_load_tokens(mf_loader *l, wnpu_model *m)
     mf_seek(l, l->tokens_at);
     for (i = 0; i < l->n_base; i++) {
         int status = mf_read_token_length(l, i, &length);
-        if (status == WNPU_OK) {
-            status = mf_need(l, length, "the vocabulary", &bytes);
-        }
+        status = status == WNPU_OK ? mf_need(l, length, "the vocabulary", &bytes) : status;
         if (status != WNPU_OK) {
             return status;
         }
@@ -12743,9 +12733,7 @@ static int mf_find_mean(const mf_job *j)
         mean[i] = mean[i] / (float)n;
         width[i] = 0.0f;
     }
-    if (status == WNPU_OK) {
-        status = mf_sum_embeddings(j, n, width, mean);
-    }
+    status = status == WNPU_OK ? mf_sum_embeddings(j, n, width, mean) : status;
     for (i = 0; i < j->columns; i++) {
         all += width[i];
     }
@@ -13162,12 +13150,8 @@ static int mf_pack_header(mf_loader *l, const unsigned char **h, size_t *data_at
 {
     uint64_t is, should;
     int status = mf_need(l, MF_PACK_HEADER, "the header", h);
-    if (status == WNPU_OK) {
-        status = mf_pack_start(l, *h, data_at);
-    }
-    if (status == WNPU_OK) {
-        status = mf_need(l, *data_at, "the header", h);
-    }
+    status = status == WNPU_OK ? mf_pack_start(l, *h, data_at) : status;
+    status = status == WNPU_OK ? mf_need(l, *data_at, "the header", h) : status;
     if (status != WNPU_OK) {
         return status;
     }
@@ -13333,9 +13317,7 @@ static int mf_verify(const wnpu_model *m, wnpu_error *error)
 static int mf_pack_check(mf_loader *l, const wnpu_model_config *config, wnpu_model *m)
 {
     int status = config->full_check ? mf_verify(m, l->error) : WNPU_OK;
-    if (status == WNPU_OK) {
-        status = tk_attach(&m->vocab, l->error);
-    }
+    status = status == WNPU_OK ? tk_attach(&m->vocab, l->error) : status;
     return status == WNPU_OK ? mf_pack_values(l, m) : status;
 }
 
@@ -13349,12 +13331,8 @@ static int mf_pack_sizes(mf_loader *l, const wnpu_model_config *config, const un
         status = er_set(l->error, WNPU_E_UNSUPPORTED, "a pack holds no float weights, which "
                         "keep_float asks for; open the file that the pack was made from");
     }
-    if (status == WNPU_OK) {
-        status = mf_pack_header(l, h, data_at);
-    }
-    if (status == WNPU_OK) {
-        status = mf_measure(l, 0, head, data);
-    }
+    status = status == WNPU_OK ? mf_pack_header(l, h, data_at) : status;
+    status = status == WNPU_OK ? mf_measure(l, 0, head, data) : status;
     return status == WNPU_OK ? mf_pack_table(l, *h, *data_at) : status;
 }
 
@@ -13418,12 +13396,8 @@ static int mf_measure_pack(mf_loader *l, const wnpu_model_config *config, wnpu_m
 static int mf_read_ggml(mf_loader *l)
 {
     int status = mf_magic(l);
-    if (status == WNPU_OK) {
-        status = mf_read_sizes(l, MF_SIZES, 4);
-    }
-    if (status == WNPU_OK) {
-        status = mf_filters(l);
-    }
+    status = status == WNPU_OK ? mf_read_sizes(l, MF_SIZES, 4) : status;
+    status = status == WNPU_OK ? mf_filters(l) : status;
     if (status == WNPU_OK) {
         l->ahead = 65536;
         status = mf_tokens(l);
@@ -20485,9 +20459,7 @@ static int sp_merge(rs_store *s, const sp_kept *k)
     s->speech.elem = sizeof(wnpu_speech_span);
     s->ledger.elem = sizeof(wnpu_ledger_span);
     status = sp_merge_ledger(s, &before, &after);
-    if (status == WNPU_OK) {
-        status = sp_merge_speech(s, &k->speech, &after.speech);
-    }
+    status = status == WNPU_OK ? sp_merge_speech(s, &k->speech, &after.speech) : status;
     if (status != WNPU_OK) { /* no room: those of the last run */
         s->speech = after.speech;
     }
@@ -32690,9 +32662,7 @@ static int ap_run(wnpu_session *session, const wnpu_params *params, const wnpu_a
         wi_reset(&session->run);
     }
     status = ap_params(session, params);
-    if (status == WNPU_OK) {
-        status = run(&session->run, audio);
-    }
+    status = status == WNPU_OK ? run(&session->run, audio) : status;
     if (append) {
         status = ap_merge(&session->run.out, &session->run.kept, &session->run.call, status);
     }
@@ -32802,9 +32772,7 @@ WNPU_API int wnpu_resume(wnpu_session *session, const wnpu_params *params, const
     }
     before = session->run.out.now.stats.total_ms;
     status = ap_params(session, params);
-    if (status == WNPU_OK) {
-        status = wi_resume(&session->run, audio);
-    }
+    status = status == WNPU_OK ? wi_resume(&session->run, audio) : status;
     ap_finish_stats(session);
     session->run.out.now.stats.total_ms += before;
     return ap_leave(session, status);
@@ -33842,12 +33810,8 @@ static int sf_check_all(sf_run *r, const wnpu_allocator *allocator, uint64_t *fo
                         wnpu_error *error)
 {
     int isa, status = sf_open(r, allocator, error);
-    if (status == WNPU_OK) {
-        status = sf_check_tokens(&r->model->vocab, error);
-    }
-    if (status == WNPU_OK) {
-        status = tp_open(&r->pool, 1, NULL, NULL, &r->cancel, error);
-    }
+    status = status == WNPU_OK ? sf_check_tokens(&r->model->vocab, error) : status;
+    status = status == WNPU_OK ? tp_open(&r->pool, 1, NULL, NULL, &r->cancel, error) : status;
     for (isa = WNPU_ISA_SCALAR; isa < CP_ISAS && status == WNPU_OK; isa++) {
         if (cp_usable((wnpu_isa)isa)) {
             status = sf_check_isa(r, allocator, (wnpu_isa)isa, found, error);
