@@ -19,6 +19,9 @@
 # that take all of it ("whole 127"), and the sections that write fields of the audio window and its
 # place ("audio aw_"), and those that set counts of the statistics rather than adding to them
 # ("stats lg_").
+#
+# With -v walk=FUNCTION prints instead how far one has to jump to read what it calls, depth first and
+# each function once: "FUNCTION: N functions in M sections, K returns to a later section".
 
 # The line without comments, strings and character constants.
 function code(line,    out, c, i) {
@@ -66,6 +69,21 @@ function file(of) {
     held = ""
 }
 
+# Reads a function and what it calls.
+function visit(of,    word, n, i) {
+    seen[of]
+    visited++
+    returns += belongs[of] > at
+    at = belongs[of]
+    sections[at]
+    n = split(calls[of], word, " ")
+    for (i = 1; i <= n; i++) {
+        if (word[i] in belongs && !(word[i] in seen)) {
+            visit(word[i])
+        }
+    }
+}
+
 function finish() {
     if (section > 0 && lists) {
         printf "%6d %6d %4d  %s\n", first, FNR_last - first + 1, functions, title
@@ -73,7 +91,7 @@ function finish() {
 }
 
 FNR == 1 {
-    lists = !uses && !marks && !owners && to == ""
+    lists = !uses && !marks && !owners && walk == "" && to == ""
     finish()
     if (to != "") {
         file("contents")
@@ -135,6 +153,23 @@ owners { head = head $0 }
 
 owners && /^\{/ && head ~ /ru_run \*/ { whole++ }
 
+walk != "" && section > 0 {
+    n = split(code($0), word, /[^A-Za-z0-9_]+/)
+    if (/^[A-Za-z].*\(/ && match($0, /[A-Za-z0-9_]+\(/)) {
+        named = substr($0, RSTART, RLENGTH - 1)
+    } else if (/^\{/) {
+        inside = named
+        belongs[inside] = section
+    } else if (/^\}/) {
+        inside = ""
+    }
+    for (i = 1; i <= n && inside != ""; i++) {
+        if (word[i] ~ /^[a-z][a-z]_[a-z0-9]/) {
+            calls[inside] = calls[inside] " " word[i]
+        }
+    }
+}
+
 owners && section > 0 {
     line = code($0)
     split(title, word, /[. ]+/)
@@ -172,5 +207,14 @@ END {
     }
     if (owners) {
         print "whole " whole + 0
+    }
+    if (walk != "") {
+        at = belongs[walk]
+        visit(walk)
+        for (i in sections) {
+            entered++
+        }
+        print walk ": " visited " functions in " entered " sections, " returns + 0 \
+              " returns to a later section"
     }
 }
