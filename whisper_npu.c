@@ -22422,7 +22422,7 @@ static const pm_row pm_table[] = {
      PM_AT(commit_step_ms), WNPU_PARAM_INT, 0, 200, 10000, 0},
     {"hold_ms", "--hold", NULL, "voice",
      "words are confirmed when they end this much before a step of --commit, in ms",
-     PM_AT(hold_ms), WNPU_PARAM_INT, 500, 0, 5000, PM_NONE},
+     PM_AT(hold_ms), WNPU_PARAM_INT, 300, 0, 5000, PM_NONE},
     {"encode_margin_ms", "--encode-margin", NULL, "voice",
      "of windows shorter than 6 s, encode only the content and this much after it, in ms",
      PM_AT(encode_margin_ms), WNPU_PARAM_INT, 0, 1000, 30000, 0},
@@ -25908,6 +25908,7 @@ typedef struct ru_confirmed {
     int64_t last_ms;        /* end of the last final word as it was when it was confirmed, */
     int64_t until_ms;       /* which was done for words that end by here */
     uint32_t n, n_said;     /* final tokens; all */
+    uint32_t n_shown;       /* of all, those that are shown, see wd_shown() */
     int32_t tokens[SE_MAX_TOKENS];
     float probability[SE_MAX_TOKENS];
 } ru_confirmed;
@@ -27500,10 +27501,9 @@ static int lg_finish(ru_results *out, const ru_audio *a, ru_call *call, int stat
 #define WD_NO_TEXT_MS 3000     /* and those with this much speech behind it and no text */
 #define WD_LATE_FRAMES 2600u   /* up to this length, so many confirmed words follow that word */
 #define WD_KEPT_WORDS 2u
-#define WD_CERTAIN 0.9f        /* probability of words that are confirmed before hold_ms, */
-#define WD_DOUBTFUL 0.7f       /* of those below which a second decoding has to say the same, */
-#define WD_IMPROBABLE 0.5f     /* and of those that wait for longer in any case */
-#define WD_DOUBT_MS 1000
+#define WD_CERTAIN 0.9f        /* probability of words that are shown as soon as they are said, */
+#define WD_IMPROBABLE 0.5f     /* and of those that wait for longest, see wd_hold_ms() */
+#define WD_MOST_HOLDS 3        /* in multiples of hold_ms */
 #define WD_CONFIRMED 1u        /* of wd_decode_point() */
 #define WD_NO_TEXT 2u
 
@@ -28340,20 +28340,44 @@ static void wd_close_confirmed(const ru_confirmed *confirmed, const ru_text *tex
     }
 }
 
-/* How long before the end of the sound an aligned word has to end to be confirmed: improbable ones
- * often change when more is heard. c: with what was said at the place before. */
+/* How long before the end of the sound an aligned word has to end to be confirmed. What two places
+ * in a row said changes least when more is heard, improbable words most often. c: with what was
+ * said at the place before. */
 static int64_t wd_hold_ms(const ru_confirmed *c, const al_aligner *a, const wnpu_params *params,
                           const se_hypothesis *h, const al_word *w)
 {
     const size_t first = a->from[w->first];
     const size_t end = a->from[w->first + w->n - 1] + 1;
-    int same = c->n_said >= end && memcmp(c->tokens + first, h->tokens + first,
-                                          (end - first) * sizeof h->tokens[0]) == 0;
-    if (w->probability >= WD_CERTAIN) {
-        return params->hold_ms * 3 / 5;
+    if (c->n_said >= end && memcmp(c->tokens + first, h->tokens + first,
+                                   (end - first) * sizeof h->tokens[0]) == 0) {
+        return params->hold_ms * (w->probability < WD_IMPROBABLE ? 8 : 3) / 5;
     }
-    return params->hold_ms + (w->probability < (same ? WD_IMPROBABLE : WD_DOUBTFUL) ? WD_DOUBT_MS
-                                                                                      : 0);
+    return params->hold_ms * (w->probability >= WD_CERTAIN      ? 1
+                              : w->probability >= WD_IMPROBABLE ? 2
+                                                                : WD_MOST_HOLDS);
+}
+
+/* Number of tokens of an aligned hypothesis that are shown: n confirmed ones, and behind them words
+ * that are certain or end by until_ms. What has been shown is shown as long as it is said. c: with
+ * what was shown at the place before. */
+static uint32_t wd_shown(const ru_confirmed *c, const al_aligner *a, const se_hypothesis *h,
+                         int64_t until_ms, uint32_t n)
+{
+    uint32_t kept = 0;
+    size_t i;
+    while (kept < c->n_shown && kept < h->n && c->tokens[kept] == h->tokens[kept]) {
+        kept++;
+    }
+    kept = kept > n ? kept : n;
+    for (i = 0; i < a->n_words; i++) {
+        const al_word *w = &a->words[i];
+        const uint32_t next = a->from[w->first + w->n - 1] + 1;
+        if (next > kept && w->probability < WD_CERTAIN && w->t1_ms > until_ms) {
+            break;
+        }
+        n = next > n ? next : n;
+    }
+    return n;
 }
 
 /* Confirms the words of a hypothesis that end long enough before end_ms, as the aligner found
@@ -28375,13 +28399,16 @@ static void wd_confirm_words(const ru_run *r, const se_hypothesis *h, int64_t en
         if (end > c->n) {
             c->n = end;
             c->last_ms = w->t1_ms > c->last_ms ? w->t1_ms : c->last_ms;
-            c->until_ms = end_ms - r->call.params.hold_ms;
+            c->until_ms = er_max64(end_ms - r->call.params.hold_ms, c->last_ms);
         }
     }
+    c->n_shown = wd_shown(&r->state.confirmed, a, h, end_ms - r->call.params.hold_ms, c->n);
     c->n_said = (uint32_t)h->n;
     memcpy(c->tokens, h->tokens, h->n * sizeof(int32_t));
     memcpy(c->probability, h->probability, h->n * sizeof(float));
 }
+
+/* ---- decoding an open window ---- */
 
 /* Tokens up to a repetition at the end, of which the first occurrence is kept: it is the model's
  * more often than the speaker's, and would be carried on from one decoding to the next. */
@@ -28477,7 +28504,7 @@ static unsigned wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
         *h = *se_run(&r->text.search, &p, &o);
     }
     wd_count_tokens(&r->out.now.stats, &r->text);
-    c->n_said = c->n;
+    c->n_said = c->n_shown = c->n;
     if (ru_cancelled(r->call.cancel)) {
         return 0;
     }
@@ -28552,7 +28579,7 @@ static void wd_shift_confirmed(ru_confirmed *c, const en_engine *e, const wnpu_p
                                size_t n, size_t frames)
 {
     int32_t t0 = e->model->vocab.timestamp0, shift = (int32_t)(frames / LG_FRAMES_PER_STEP);
-    size_t i, to = 0;
+    size_t i, shown, to = 0;
     while (n < c->n_said && c->tokens[n] >= t0) {
         n++;
     }
@@ -28561,12 +28588,14 @@ static void wd_shift_confirmed(ru_confirmed *c, const en_engine *e, const wnpu_p
         c->probability[to++] = 1.0f;
     }
     c->n = n < c->n ? (uint32_t)(c->n - n + to) : 0;
+    shown = to + (c->n_shown > n ? c->n_shown - n : 0);
     for (i = n; i < c->n_said; i++, to++) {
         int32_t token = c->tokens[i];
         c->tokens[to] = token < t0 ? token : token - t0 > shift ? token - shift : t0;
         c->probability[to] = c->probability[i];
     }
     c->n_said = (uint32_t)to;
+    c->n_shown = (uint32_t)shown;
 }
 
 /* Ends a window behind a confirmed word, see wd_find_scroll(). */
@@ -28611,7 +28640,7 @@ static void wd_forget_confirmed(ru_confirmed *confirmed, ru_language *language, 
         language->weight > 0.0f) {
         wd_decide_language(language, w, e);
     }
-    confirmed->n = confirmed->n_said = 0;
+    confirmed->n = confirmed->n_said = confirmed->n_shown = 0;
 }
 
 /* Measures times of words in the window's first frames, if they are requested. */
@@ -28967,7 +28996,8 @@ static int wi_confirm(ru_run *r, size_t *used)
     *used = 0;
     next.point_ms = at;
     r->audio.content = (size_t)(at - ru_recording_ms(&r->audio.at, 0)) / 10u;
-    from -= wd_waits(&r->state.confirmed, &r->engine) ? WD_DOUBT_MS : 0;
+    from -= wd_waits(&r->state.confirmed, &r->engine)
+                ? (WD_MOST_HOLDS - 1) * r->call.params.hold_ms : 0;
     spoken = aw_speech_steps_in(&r->audio, from, at, 0, UINT64_MAX) > 0;
     if (spoken && !skip) {
         double since;
@@ -30060,7 +30090,7 @@ static void tt_show_confirmed(ru_run *r)
                   c->n);
     t->confirmed = t->n_latest;
     tt_set_latest(&r->out.now.language, &r->tentative, &r->engine, &r->call.params, c->tokens,
-                  r->state.live.step_ms > 0 ? c->n_said : c->n);
+                  r->state.live.step_ms > 0 ? c->n_shown : c->n);
     tt_set_text(&r->tentative, t->latest, t->n_latest, t->confirmed);
     t->t0_ms = ru_recording_ms(&r->audio.at, 0);
     t->t1_ms = c->point_ms;
@@ -30654,7 +30684,7 @@ static int st_finish(ru_run *r)
  *  what is passed to wnpu_resume() again: the parameters, of which there
  *  is a fingerprint, and the recording.
  * ====================================================================== */
-#define SN_VERSION 11u
+#define SN_VERSION 12u
 #define SN_MAX_SAMPLE 64.0f /* much more than a clamped sample can become by resampling */
 
 static const unsigned char sn_magic[8] = {0x89, 'W', 'N', 'P', 'U', 'S', '\n', 0x1a};
@@ -31053,7 +31083,8 @@ static int sn_are_confirmed(const en_engine *e, const sn_state *s)
     const ru_confirmed *c = &s->run.confirmed;
     const tk_vocab *v = &e->model->vocab;
     uint32_t i;
-    if (c->n > RU_MAX_PREFIX || c->n > c->n_said || c->n_said > SE_MAX_TOKENS ||
+    if (c->n > RU_MAX_PREFIX || c->n > c->n_shown || c->n_shown > c->n_said ||
+        c->n_said > SE_MAX_TOKENS ||
         c->n > e->model->n_text_ctx / 4 || c->last_ms < 0 ||
         c->last_ms > c->until_ms || c->until_ms > c->point_ms ||
         (uint64_t)c->point_ms > s->voice.n_pushed / (ML_RATE / 1000u)) {

@@ -945,9 +945,10 @@ typedef struct wnpu_token_event {
  *                    after 3 s of speech without text. For live runs, see wnpu_live: words are
  *                    final soon after they were said, for an encoder run per step. A run of a file
  *                    gives the same text. Needs vad and a batch of 0 or 1
- *   hold_ms          [500]  0..5000, with commit_step_ms; less gives more errors. Words of a
- *                    probability of 0.9 and more need 0.6 times this; those below 0.5, or below 0.7
- *                    unless the step before gave the same, need 1000 more
+ *   hold_ms          [300]  0..5000, with commit_step_ms; less gives more errors. Words that the
+ *                    step before gave as well need 0.6 times this, or 1.6 times if their
+ *                    probability is below 0.5; other words once if it is 0.9 and more, twice, or
+ *                    three times below 0.5
  *   encode_margin_ms  [0]  1000..30000; 0: off. Of windows shorter than 6 s, such as commands,
  *                    only the content and this much after it are encoded, in steps of 2.56 s,
  *                    instead of 30 s. If the text fails a gate, ends with a repetition, or ends 0.5
@@ -1261,7 +1262,7 @@ WNPU_API int wnpu_detect_speech(wnpu_session *session, const wnpu_params *params
  * below 1000, the text of a phrase is usually decoded during the pause, and final when the pause is
  * long enough. With commit_step_ms also, each word is final soon after it was said, whether or not
  * a pause follows, while its window is open: at the first step that is hold_ms or more behind its
- * end, improbable words a second later. It never changes after that. Unless speech had no text, a
+ * end; improbable words take longer. It never changes after that. Unless speech had no text, a
  * window ends where more confirmed words follow; the next one begins with them, and so does not
  * repeat the end of this one. That costs an encoder run a step. The defaults of
  * wnpu_params_init() are for files: windows are longer, and text is final later.
@@ -1270,8 +1271,9 @@ WNPU_API int wnpu_detect_speech(wnpu_session *session, const wnpu_params *params
  * decoded again every step_ms of audio while somebody speaks; less often if the computer is too
  * slow, so that at most 40 % of its time is used for it, and not at all while audio is waiting. It
  * needs vad and a batch of 0 or 1, uses greedy search on the CPU, without on_logits and stop_loops,
- * and never affects results. With commit_step_ms it is what the latest of those decodings said, and
- * begins with confirmed words, which are results already.
+ * and never affects results. With commit_step_ms it is what the latest decoding of a step said, and
+ * begins with confirmed words, which are results already; a word behind them is shown when its
+ * probability is 0.9 and more or hold_ms have followed it, and then as long as it is said.
  *
  * Between two steps all functions that read results can be used. The other functions that start a
  * run return E_STATE until wnpu_stream_finish() or wnpu_reset() has ended the stream. */

@@ -264,7 +264,7 @@ static int open_model(void)
         return complain(STATUS_FAILED, "%s", error.message);
     }
     if (!set.has_commit && set.commands == NULL && is_watched()) {
-        set.params.commit_step_ms = 1000;
+        set.params.commit_step_ms = 800;
     }
     if (set.commands != NULL) {
         set.show.commands = commands_open(model, set.commands, set.deadline_ms,

@@ -454,11 +454,11 @@ words() {
 }
 
 # Tentative text of several rows is replaced and leaves nothing behind; final text is divided between
-# words only. Words are confirmed, as with --commit 1000.
+# words only. Words are confirmed, as with --commit 800.
 test_terminal() {
     need && have tmux || return
     raw >"$T/samples"
-    run 0 "$build/listen" --commit 1000 --language en "$tiny" - <"$T/samples"
+    run 0 "$build/listen" --commit 800 --language en "$tiny" - <"$T/samples"
     words "$T/out" >"$T/confirmed"
     on_terminal "'$here$build/listen' --language en '$tiny' - <'$T/samples'" || return
     words "$T/screen" >"$T/shown"
@@ -503,7 +503,7 @@ assert grown > 3 and tails > 3, (grown, tails)
 open(sys.argv[2], "w").write("\n".join(final[:-2]) + "\n")
 PYTHON
     tmux -L "listen$$" kill-server
-    run 0 "$build/listen" --commit 1000 -l en "$tiny" - <"$T/samples"
+    run 0 "$build/listen" --commit 800 -l en "$tiny" - <"$T/samples"
     words "$T/out" | cmp -s - "$T/filmed" || fail "$(cat "$T/filmed")"
 }
 

@@ -203,13 +203,13 @@ static void beginning_of_next_window(void)
     free(r);
 }
 
-/* How long words wait: less if they are certain, and more if they are improbable, or doubtful and
- * not what was said before. */
+/* How long words wait: less if they were said before, and more if they are improbable. */
 static void words_that_wait(void)
 {
     static const struct { float probability; int32_t before; int64_t ms; } of[] = {
-        {1.0f, 8, 300}, {0.9f, 8, 300}, {0.89f, 8, 500}, {0.7f, 8, 500}, {0.69f, 7, 500},
-        {0.69f, 8, 1500}, {0.5f, 7, 500}, {0.5f, -1, 1500}, {0.49f, 7, 1500}};
+        {1.0f, 7, 300}, {0.5f, 7, 300}, {0.49f, 7, 800}, {0.0f, 7, 800}, {1.0f, 8, 500},
+        {0.9f, 8, 500}, {0.89f, 8, 1000}, {0.5f, 8, 1000}, {0.49f, 8, 1500}, {0.0f, -1, 1500},
+        {0.5f, -1, 1000}, {0.9f, -1, 500}};
     al_word word = {0, 2, 0, 0, 0, 0, 0.0f, 0, 0, 0};
     ru_run *r = calloc(1, sizeof *r);
     se_hypothesis *h = calloc(1, sizeof *h);
@@ -232,6 +232,76 @@ static void words_that_wait(void)
     free(r);
 }
 
+/* Words behind confirmed ones are shown when they are certain or have been followed by sound, and
+ * stay while they are said. */
+static void words_that_are_shown(void)
+{
+    static const struct {
+        float probability[3];
+        uint32_t n_shown;
+        int32_t before;
+        uint32_t n;
+    } of[] = {
+        {{0.5f, 0.9f, 0.9f}, 0, 7, 4}, {{0.5f, 0.9f, 0.8f}, 0, 7, 3}, {{0.5f, 0.8f, 0.9f}, 0, 7, 2},
+        {{0.5f, 0.8f, 0.8f}, 3, 7, 3}, {{0.5f, 0.8f, 0.8f}, 3, 9, 2}, {{0.5f, 0.8f, 0.9f}, 3, 7, 4},
+        {{0.5f, 0.8f, 0.8f}, 4, 7, 4}, {{0.5f, 0.8f, 0.8f}, 0, 7, 2}};
+    ru_run *r = calloc(1, sizeof *r);
+    se_hypothesis *h = calloc(1, sizeof *h);
+    al_word *words = calloc(3, sizeof *words);
+    ru_confirmed *c = &r->state.confirmed;
+    size_t i, k;
+    r->text.aligner.words = words;
+    r->text.aligner.n_words = 3;
+    h->n = 4;
+    for (k = 0; k < 4; k++) { /* a timestamp and three words of a token */
+        r->text.aligner.from[k] = (uint32_t)k + 1;
+        h->tokens[k] = c->tokens[k] = 5 + (int32_t)k;
+    }
+    for (i = 0; i < sizeof of / sizeof of[0]; i++) {
+        for (k = 0; k < 3; k++) { /* they end at 1, 2 and 3 s */
+            words[k].first = (uint32_t)k;
+            words[k].n = 1;
+            words[k].t1_ms = 1000 * ((int64_t)k + 1);
+            words[k].probability = of[i].probability[k];
+        }
+        c->n_shown = of[i].n_shown;
+        c->tokens[2] = of[i].before;
+        T_CHECK(wd_shown(c, &r->text.aligner, h, 1500, 1) == of[i].n, "%d: %d tokens", (int)i,
+                (int)wd_shown(c, &r->text.aligner, h, 1500, 1));
+    }
+    T_CHECK(wd_shown(c, &r->text.aligner, h, 0, 3) == 3, "confirmed words: %d",
+            (int)wd_shown(c, &r->text.aligner, h, 0, 3));
+    free(words);
+    free(h);
+    free(r);
+}
+
+/* A word that was said before is confirmed less than hold_ms before the end of the sound; a
+ * snapshot refuses a last word that ends behind what has been confirmed. */
+static void words_that_were_said_before(void)
+{
+    static char text[] = " One. two";
+    static al_word words[] = {{0, 1, 1, 4, 0, 400, 0.9f, 0, 0, 0},
+                              {1, 1, 6, 3, 400, 1500, 0.9f, 0, 0, 0}};
+    ru_run *r = aligned_run(text, words, 2);
+    wnpu_model *m = calloc(1, sizeof *m);
+    se_hypothesis *h = calloc(1, sizeof *h);
+    ru_confirmed *c = calloc(1, sizeof *c);
+    m->n_text_ctx = 448;
+    r->engine.model = m;
+    r->call.params.hold_ms = 500;
+    h->n = r->state.confirmed.n_said = 2;
+    wd_confirm_words(r, h, 1800, c);
+    T_CHECK(c->n == 2 && c->last_ms == 1500 && c->until_ms == 1500, "%d tokens, %d and %d ms",
+            (int)c->n, (int)c->last_ms, (int)c->until_ms);
+    wd_confirm_words(r, h, 5000, memset(c, 0, sizeof *c));
+    T_CHECK(c->n == 2 && c->last_ms == 1500 && c->until_ms == 4500, "%d ms", (int)c->until_ms);
+    free(c);
+    free(h);
+    free(m);
+    free(r);
+}
+
 static void live_tests(void)
 {
     t_run("text is shown and withdrawn when two hypotheses agree", shown_when_confirmed);
@@ -241,4 +311,6 @@ static void live_tests(void)
     t_run("where a window with confirmed words ends", end_of_confirmed_words);
     t_run("what the window behind it begins with", beginning_of_next_window);
     t_run("improbable words are confirmed later", words_that_wait);
+    t_run("words that were said before end before what is confirmed", words_that_were_said_before);
+    t_run("which words behind confirmed ones are shown", words_that_are_shown);
 }
