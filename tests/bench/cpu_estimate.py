@@ -297,9 +297,9 @@ def limit(region, resources):
 def analyse(blocks, cpu, x86):
     """Of blocks of instructions by llvm-mca: cycles, what they wait for, cycles without waiting for
     results, and operations."""
-    comment = "#" if x86 else "//"
-    text = "".join(f"{comment} LLVM-MCA-BEGIN b{i}\n" + "\n".join(block) +
-                   f"\n{comment} LLVM-MCA-END b{i}\n" for i, block in enumerate(blocks))
+    # With // of AArch64, LLVM 14 sees no marks.
+    text = "".join(f"# LLVM-MCA-BEGIN b{i}\n" + "\n".join(block) + f"\n# LLVM-MCA-END b{i}\n"
+                   for i, block in enumerate(blocks))
     command = [newest("llvm-mca"), "-mtriple=" + ("x86_64" if x86 else "aarch64") + "-linux-gnu",
                "-mcpu=" + cpu, "-json", "-iterations=200"]
     if not x86:
