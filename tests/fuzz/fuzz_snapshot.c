@@ -18,6 +18,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 #define KINDS 4
+#define MOST_CALLS 2000 /* of the progress function for 61 s of sound */
 static const int kinds[KINDS] = {LIFE_WORDS, LIFE_READER, LIFE_STEREO, LIFE_SAMPLES};
 static life_sounds sounds; /* a voice, 25 s of silence, and a voice again */
 static unsigned char *good[KINDS];
@@ -33,19 +34,21 @@ static int enough(void *user, int64_t done_ms, int64_t total_ms)
     return wnpu_segment_count(session) > 0 && done_ms > 0 && --calls_left <= 0;
 }
 
-/* One window, from the beginning or onwards. */
-static int run(int mode, int onwards)
+/* From the beginning or onwards, until there is a segment and the progress function has been called
+ * `calls` times since. */
+static int run(int mode, int onwards, int calls)
 {
     wnpu_audio a = mode == LIFE_STEREO ? sounds.stereo : sounds.plain;
     life_reader reader;
     wnpu_params p;
     life_mode_params(&sounds, mode, 1, &p);
     p.max_tokens = 6;
+    p.logprob_threshold = -INFINITY; /* each window has text, whatever the toy says */
     p.vad = mode != LIFE_WORDS;
     p.on_progress = enough;
     reader.from = &sounds.plain;
     reader.at = 0;
-    calls_left = onwards ? 2000 : 1;
+    calls_left = calls;
     if (onwards) {
         (void)wnpu_get_position(session, &reader.at);
         reader.at = reader.at < sounds.plain.frames ? reader.at : sounds.plain.frames;
@@ -72,8 +75,8 @@ static void make_good(void)
     c.batch = 2; /* so that there is sound behind the window */
     session = life_open(m, &c);
     for (k = 0; k < KINDS; k++) {
-        if (run(kinds[k], 0) != WNPU_E_CANCELLED ||
-            (kinds[k] == LIFE_SAMPLES && run(kinds[k], 1) != WNPU_E_CANCELLED) ||
+        if (run(kinds[k], 0, 1) != WNPU_E_CANCELLED ||
+            (kinds[k] == LIFE_SAMPLES && run(kinds[k], 1, 2) != WNPU_E_CANCELLED) ||
             (good_size[k] = wnpu_snapshot_size(session)) == 0 ||
             (good[k] = malloc(good_size[k])) == NULL ||
             wnpu_snapshot(session, good[k], good_size[k]) != WNPU_OK) {
@@ -166,8 +169,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     }
     if (wnpu_restore(session, block, n) == WNPU_OK) {
         use();
-        (void)run(kinds[kind], 1);
-        if (left <= 0) {
+        (void)run(kinds[kind], 1, MOST_CALLS);
+        if (calls_left <= 0) {
             abort(); /* 61 s have a few windows */
         }
         use();
