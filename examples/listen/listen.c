@@ -23,6 +23,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#define COMMIT_MS "800" /* --commit where somebody watches, see is_watched() */
+
 enum { STATUS_FAILED = 1, STATUS_CANCELLED = 4, STATUS_INCOMPLETE = 6 };
 
 typedef struct settings {
@@ -77,30 +79,27 @@ static int complain(int status, const char *format, ...)
 
 /* ---- options ---- */
 
-static int set_param(const char *name, const char *value)
+static int set_param(settings *s, const char *name, const char *value)
 {
     wnpu_error error = {0, ""};
-    return wnpu_params_set(&set.params, name, value, &error) == WNPU_OK
+    return wnpu_params_set(&s->params, name, value, &error) == WNPU_OK
                ? 0 : complain(STATUS_FAILED, "%s", error.message);
 }
 
 static int take_language(void *to, char *value)
 {
-    (void)to;
-    return set_param("language", value);
+    return set_param(to, "language", value);
 }
 
 static int take_translate(void *to, char *value)
 {
-    (void)to;
     (void)value;
-    return set_param("task", "translate");
+    return set_param(to, "task", "translate");
 }
 
 static int take_prompt(void *to, char *value)
 {
-    (void)to;
-    return set_param("initial_prompt", value);
+    return set_param(to, "initial_prompt", value);
 }
 
 static int take_hotwords(void *to, char *value)
@@ -116,7 +115,7 @@ static int take_hotwords(void *to, char *value)
 static int take_commit(void *to, char *value)
 {
     ((settings *)to)->has_commit = 1;
-    return set_param("commit_step_ms", value);
+    return set_param(to, "commit_step_ms", value);
 }
 
 static int take_speakers(void *to, char *value)
@@ -162,7 +161,7 @@ static const args_row rows[] = {
     {.name = "speakers", .value = "channels", .take = take_speakers,
      .meaning = "each channel has a speaker of its own, as in calls"},
     {.name = "commit", .value = "MS", .take = take_commit,
-     .otherwise = "1000 on a terminal with tiny and base models, else off",
+     .otherwise = COMMIT_MS " on a terminal with tiny and base models, else off",
      .meaning = "make words final at steps of this length, 200 to 10000, or off: at the end of "
          "their phrase"},
     {.name = "times", FLAG(show.times),
@@ -248,7 +247,7 @@ static int parse(int argc, char **argv)
 
 /* ---- the runs ---- */
 
-/* Whether somebody watches, and the computer can probably decode each second. */
+/* Whether text is shown on a terminal, with a model that is quick enough to decode at each step. */
 static int is_watched(void)
 {
     wnpu_model_info info = {.struct_size = sizeof info};
@@ -264,7 +263,7 @@ static int open_model(void)
         return complain(STATUS_FAILED, "%s", error.message);
     }
     if (!set.has_commit && set.commands == NULL && is_watched()) {
-        set.params.commit_step_ms = 800;
+        (void)set_param(&set, "commit_step_ms", COMMIT_MS);
     }
     if (set.commands != NULL) {
         set.show.commands = commands_open(model, set.commands, set.deadline_ms,
