@@ -27064,15 +27064,14 @@ static int lg_is_last_resort(const rs_origin *o)
 static int lg_is_unreliable(const ru_audio *a, const wnpu_params *params, const en_engine *e,
                             const rs_draft *d)
 {
-    const wnpu_params *p = params;
     float around = aw_speech_share(a, ru_recording_ms(&a->at, 0), lg_content_end_ms(a));
     float voice = d->voice > around ? d->voice : around;
     float excess = 2.0f * LG_TOLERANCE_MS / (float)(d->t1_ms - d->t0_ms + 1);
     float voiceless = voice + excess < 1.0f ? 1.0f - voice - excess : 0.0f;
     float doubt = d->origin.no_speech - d->origin.mean_logprob + 0.5f * voiceless;
-    return p->vad && (lg_has_no_letters(e, d) || lg_is_last_resort(&d->origin) ||
-                      (d->copied && !d->origin.accepted) ||
-                      doubt > p->no_speech_threshold - p->logprob_threshold);
+    return params->vad && (lg_has_no_letters(e, d) || lg_is_last_resort(&d->origin) ||
+                           (d->copied && !d->origin.accepted) ||
+                           doubt > params->no_speech_threshold - params->logprob_threshold);
 }
 
 /* Whether a segment begins with confirmed words: it is stored whatever is thought of it. */
@@ -28340,9 +28339,9 @@ static void wd_close_confirmed(const ru_confirmed *confirmed, const ru_text *tex
     }
 }
 
-/* How long before the end of the sound an aligned word has to end to be confirmed. What two places
- * in a row said changes least when more is heard, improbable words most often. c: with what was
- * said at the place before. */
+/* How long before the end of the sound an aligned word has to end to be confirmed. Words on which
+ * two decodings in a row agree change least when more is heard, improbable words most often. c:
+ * with what the decoding before gave. */
 static int64_t wd_hold_ms(const ru_confirmed *c, const al_aligner *a, const wnpu_params *params,
                           const se_hypothesis *h, const al_word *w)
 {
@@ -28357,9 +28356,9 @@ static int64_t wd_hold_ms(const ru_confirmed *c, const al_aligner *a, const wnpu
                                                                 : WD_MOST_HOLDS);
 }
 
-/* Number of tokens of an aligned hypothesis that are shown: n confirmed ones, and behind them words
- * that are certain or end by until_ms. What has been shown is shown as long as it is said. c: with
- * what was shown at the place before. */
+/* Number of tokens of an aligned hypothesis that are shown as tentative text: n confirmed ones, and
+ * behind them words that are certain or end by until_ms. A word that has been shown stays as long
+ * as decodings repeat it. c: with what was shown after the decoding before. */
 static uint32_t wd_shown(const ru_confirmed *c, const al_aligner *a, const se_hypothesis *h,
                          int64_t until_ms, uint32_t n)
 {
@@ -28398,7 +28397,7 @@ static void wd_confirm_words(const ru_run *r, const se_hypothesis *h, int64_t en
         }
         if (end > c->n) {
             c->n = end;
-            c->last_ms = w->t1_ms > c->last_ms ? w->t1_ms : c->last_ms;
+            c->last_ms = er_max64(w->t1_ms, c->last_ms);
             c->until_ms = er_max64(end_ms - r->call.params.hold_ms, c->last_ms);
         }
     }
