@@ -96,8 +96,8 @@ def load():
         except (OSError, AttributeError) as error:
             reason = reason or f"{place}: {error}"
     raise ImportError(f"wnpu needs the shared library libwnpu ({reason}). Run make shared or "
-                      "pip install . in the sources, or set WNPU_LIBRARY to its path; after make "
-                      "install, run ldconfig")
+                      "pip install ./examples/packaging in the sources, or set WNPU_LIBRARY to "
+                      "its path; after make install, run ldconfig")
 
 
 lib = load()

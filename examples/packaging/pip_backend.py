@@ -2,6 +2,7 @@
 Python's own modules and a C compiler: $CC with $CFLAGS, or cc -O2."""
 import base64
 import hashlib
+import io
 import os
 import re
 import shlex
@@ -10,12 +11,18 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
+import time
 import zipfile
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-SOURCES = ("LICENSE", "README.md", "pyproject.toml", "whisper_npu.c", "whisper_npu.h",
-           "examples/wnpu.py", "examples/packaging/pip_backend.py", "examples/packaging/wnpu.map")
+HERE = "examples/packaging"
+SOURCES = ("LICENSE", "README.md", "whisper_npu.c", "whisper_npu.h", "examples/wnpu.py",
+           HERE + "/pip_backend.py", HERE + "/pyproject.toml", HERE + "/wnpu.map")
 LIBRARY = {"darwin": "libwnpu.dylib", "win32": "wnpu.dll"}.get(sys.platform, "libwnpu.so.0")
+
+if not os.path.exists(os.path.join(ROOT, "whisper_npu.c")):
+    raise FileNotFoundError("whisper_npu.c is not two folders above: pip before 21.3 builds a copy "
+                            "of this folder alone; update pip")
 
 
 def read(name):
@@ -39,7 +46,7 @@ def library(folder):
     path = os.path.join(folder, LIBRARY)
     flags = ["-shared", "-fPIC", *shlex.split(os.environ.get("CFLAGS", "-O2"))]
     if sys.platform.startswith("linux"):
-        flags += ["-Wl,-soname," + LIBRARY, "-Wl,--version-script=examples/packaging/wnpu.map"]
+        flags += ["-Wl,-soname," + LIBRARY, "-Wl,--version-script=" + HERE + "/wnpu.map"]
     command = [*shlex.split(os.environ.get("CC", "cc")), *flags, "whisper_npu.c", "-o", path, "-lm"]
     if sys.platform != "win32":
         command.append("-lpthread")
@@ -69,12 +76,14 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 def build_sdist(sdist_directory, config_settings=None):
+    """Its root has a pyproject.toml, too, as is required of an sdist."""
     base = f"wnpu-{version()}"
-    with tempfile.NamedTemporaryFile() as info:
-        info.write(metadata().encode())
-        info.flush()
-        with tarfile.open(os.path.join(sdist_directory, base + ".tar.gz"), "w:gz") as archive:
-            for name in SOURCES:
-                archive.add(os.path.join(ROOT, name), f"{base}/{name}")
-            archive.add(info.name, base + "/PKG-INFO")
+    project = read(HERE + "/pyproject.toml").replace(b'["."]', f'["{HERE}"]'.encode())
+    with tarfile.open(os.path.join(sdist_directory, base + ".tar.gz"), "w:gz") as archive:
+        for name in SOURCES:
+            archive.add(os.path.join(ROOT, name), f"{base}/{name}")
+        for name, data in ("PKG-INFO", metadata().encode()), ("pyproject.toml", project):
+            info = tarfile.TarInfo(f"{base}/{name}")
+            info.size, info.mtime = len(data), int(time.time())
+            archive.addfile(info, io.BytesIO(data))
     return base + ".tar.gz"

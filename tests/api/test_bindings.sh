@@ -284,14 +284,12 @@ test_python_finds() {
         fail "WNPU_LIBRARY=none.so: $(tail -n 1 "$T/err")"
 }
 
-# pip install . in an empty environment, without a package index.
-test_pip() {
-    python3 -c 'import venv, ensurepip' 2>/dev/null || { skip "no venv"; return; }
+# install_from PLACE: a folder or an sdist, in an empty environment, without a package index.
+install_from() {
+    rm -rf "$T/venv"
     try python3 -m venv "$T/venv" || return
     try env -u PYTHONPATH CFLAGS=-O1 PIP_NO_INDEX=1 PIP_DISABLE_PIP_VERSION_CHECK=1 \
-        "$T/venv/bin/pip" install -q --no-cache-dir --no-build-isolation . || return
-    [ ! -e "$here/wnpu.egg-info" ] && [ -z "$(git status --short 2>/dev/null | grep '^?? .*whl')" ] ||
-        fail "pip leaves something in the sources"
+        "$T/venv/bin/pip" install -q --no-cache-dir --no-build-isolation "$1" || return
     data || return
     (unset WNPU_LIBRARY LD_LIBRARY_PATH PYTHONPATH
         cd "$T" && venv/bin/python -c '
@@ -304,6 +302,31 @@ with wnpu.Session(sys.argv[1]) as session:
         fail "pip's module: $(tail -n 2 "$T/err" "$T/out")"
     try "$T/venv/bin/pip" uninstall -q -y wnpu
     [ -z "$(find "$T/venv" -name '*wnpu*')" ] || fail "left: $(find "$T/venv" -name '*wnpu*')"
+}
+
+test_pip() {
+    python3 -c 'import venv, ensurepip' 2>/dev/null || { skip "no venv"; return; }
+    git status --short >"$T/before" 2>/dev/null
+    install_from ./examples/packaging
+    git status --short 2>/dev/null | cmp -s "$T/before" || fail "pip leaves something in the sources"
+    mkdir "$T/alone"
+    cp examples/packaging/pip_backend.py "$T/alone"
+    ! PYTHONPATH="$T/alone" python3 -c 'import pip_backend' 2>"$T/err" &&
+        grep -q 'update pip' "$T/err" || fail "a copy of the folder: $(tail -n 1 "$T/err")"
+}
+
+# The sdist has all that a wheel and another sdist are made of.
+test_pip_sdist() {
+    python3 -c 'import venv, ensurepip' 2>/dev/null || { skip "no venv"; return; }
+    mkdir "$T/sdist"
+    for tree in "$here" "$T/sdist/wnpu"; do
+        try env PYTHONPATH="$tree/examples/packaging" python3 -c '
+import pip_backend, sys
+pip_backend.build_sdist(sys.argv[1])' "$T/sdist" || return
+        rm -rf "$T/sdist/wnpu"
+        (cd "$T/sdist" && tar xf wnpu-*.tar.gz && mv wnpu-*[0-9] wnpu) || fail "tar"
+    done
+    install_from "$T"/sdist/wnpu-*.tar.gz
 }
 
 # shows PROGRAM: times and text of each segment.
@@ -340,7 +363,7 @@ test_go() {
         try go build -o "$T/minimal_go" examples/minimal.go && shows "$T/minimal_go"
 }
 
-for t in python_layout python_transcribes python_cancels python_samples python_finds pip rust rust_bindgen go; do
+for t in python_layout python_transcribes python_cancels python_samples python_finds pip pip_sdist rust rust_bindgen go; do
     t_run test_$t
 done
 t_end

@@ -448,6 +448,15 @@ test_minimal_is_short() {
     [ "$(wc -l <examples/minimal.c)" -le 40 ] || fail "examples/minimal.c has over 40 lines"
 }
 
+# What is at the top is all that one needs to know about first; the rest has a folder.
+test_top_level() {
+    { git ls-files 2>/dev/null | grep . || ls -A; } | sed 's|/.*||' | sort -u |
+        grep -vxE '\.git|build.*' >"$T/top"
+    printf '%s\n' .ci .gitignore LICENSE Makefile README.md examples npu_amdxdna.c tests \
+        whisper_npu.c whisper_npu.h | sort | diff - "$T/top" >"$T/log" ||
+        fail "the top level differs: $(grep '^[<>]' "$T/log" | tr '\n' ' ')"
+}
+
 # Files that the documents link to exist.
 test_links() {
     for f in README.md examples/README.md examples/*/README.md tests/*.md tests/*/README.md; do
@@ -624,7 +633,7 @@ if [ -n "${WNPU_SANITIZED-}" ]; then
 fi
 for t in plain_c99 old_posix no_warnings npu switches no_os renamed no_fast_math \
     no_other_compiler header_is_cxx header_is_c99 symbols calls registers lines functions contents \
-    marks order owners outline new_format header_example prefix readme_snippets minimal_is_short links \
+    marks order owners outline new_format header_example prefix readme_snippets minimal_is_short top_level links \
     make_remakes make_says_what_is_missing make_spaces make_elsewhere; do
     t_run test_$t
 done
