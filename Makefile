@@ -1,8 +1,9 @@
 # Builds the examples and the tests. The library itself needs no build system:
 #     cc -c whisper_npu.c
 #
-#   make               build/transcribe, build/minimal, build/voices, build/pack, build/bench;
-#                      build/npu_doctor with libdrm, build/server with civetweb
+#   make               build/transcribe, build/minimal, build/live, build/voices, build/pack,
+#                      build/listen, build/bench; build/npu_doctor with libdrm, build/server with
+#                      civetweb
 #   make demo          fetch a model once, print transcript and speed of examples/jfk.wav
 #   make models        fetch both models of the README, print their paths
 #   make test          all tests                  make -j4 test builds in parallel
@@ -104,7 +105,7 @@ KIT_PROGRAMS = test_npu_isa test_npu_core
 KIT = $(filter-out test_% sim_% npu_asm npu_estimate npu_live make_pack make_code overlay,\
     $(basename $(notdir $(wildcard tests/npu/*.c tests/npu/kit/*.c))))
 
-EXAMPLES = transcribe minimal voices pack listen $(if $(wildcard tests/bench/bench.c),bench) \
+EXAMPLES = transcribe minimal live voices pack listen $(if $(wildcard tests/bench/bench.c),bench) \
     $(if $(LIBDRM),npu_doctor) $(if $(CIVETWEB),server)
 TESTS = $(filter-out $(if $(LIBDRM),,$(NPU_PROGRAMS)),\
     $(basename $(notdir $(wildcard tests/*/test_*.c))))

@@ -351,6 +351,8 @@ test_minimal_errors() {
     filled "$T/err"
     run 1 "$build/minimal" "$model" "$T/empty.wav"
     filled "$T/err"
+    run 1 "$build/minimal" "$model" "$T"
+    filled "$T/err"
 }
 
 test_bad_inputs() {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_listen.sh - build/listen: text of sound from a pipe and from recorders, its events, commands, and
+# test_listen.sh - build/live, and build/listen: text of sound from a pipe and from recorders, its events, commands, and
 # what it draws on a terminal. Needs the models tiny and base.en in the cache (examples/fetch.sh),
 # espeak-ng and ffmpeg.
 cd "$(dirname "$0")/../.." || exit 1
@@ -46,6 +46,31 @@ test_unheard() {
                 fail "$said: no text, status $status: $(cat "$T/err")"
         fi
     done
+    tail -c +45 "$T/help16.wav" | "$build/live" "$tiny" >"$T/out" 2>"$T/err"
+    status=$?
+    [ -s "$T/out" ] && [ $status -eq 0 ] ||
+        { [ $status -eq 2 ] && grep -q 'ms of speech have no text' "$T/err"; } ||
+        fail "live: status $status: $(cat "$T/out" "$T/err")"
+}
+
+# examples/live.c has the segments of the file with their times.
+test_live() {
+    need || return
+    "$build/transcribe" -q --model "$tiny" --least 3000 --pause 700 -f tsv "$T/speech.wav" |
+        awk -F '\t' 'NR > 1 { printf "%.2f s: %s\n", $1 / 1000, $3 }' >"$T/segments"
+    raw | "$build/live" "$tiny" >"$T/out" 2>"$T/err" || fail "$(cat "$T/err")"
+    [ "$(wc -l <"$T/out")" -gt 1 ] && cmp -s "$T/segments" "$T/out" ||
+        fail "live: $(diff "$T/segments" "$T/out" | head -n 4)"
+    run 0 "$build/live" "$tiny" </dev/null
+    [ ! -s "$T/out" ] && [ ! -s "$T/err" ] || fail "silence: $(cat "$T/out" "$T/err")"
+    run 1 "$build/live"
+    grep -q usage "$T/err" || fail "$(cat "$T/err")"
+    run 1 "$build/live" "$T/none.bin" </dev/null
+    grep -q none.bin "$T/err" || fail "$(cat "$T/err")"
+    run 1 "$build/live" "$tiny" <"$T"
+    grep -q 'input cannot be read' "$T/err" || fail "a directory: $(cat "$T/err")"
+    run 1 sh -c '"$1" "$2" <"$3" >/dev/full' sh "$build/live" "$tiny" "$T/speech.wav"
+    grep -q 'output failed' "$T/err" || fail "/dev/full: $(cat "$T/err")"
 }
 
 test_text() {
@@ -706,7 +731,7 @@ rows_are() {
 }
 
 # Half a minute of film only with TEST_FILM=full, as in make check-long.
-for t in ${*:-text unheard input formats events commit reads_on lost wide interrupt cancel drain commands lists options dictation terminal rows resize recorders ${TEST_FILM:+film}}; do
+for t in ${*:-text unheard live input formats events commit reads_on lost wide interrupt cancel drain commands lists options dictation terminal rows resize recorders ${TEST_FILM:+film}}; do
     t_run "test_$t"
 done
 t_end
