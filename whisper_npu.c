@@ -364,6 +364,31 @@ static int er_import(void *ours, size_t our_size, const void *theirs, const char
     return WNPU_OK;
 }
 
+/* Limits of an integer in a structure of options; zero: 0 is valid outside of them, too. */
+typedef struct er_limit {
+    const char *name;
+    uint16_t offset, size; /* 4 or 8 bytes */
+    int32_t low, high, zero;
+} er_limit;
+#define ER_FIELD(type, field) #field, offsetof(type, field), sizeof ((type *)NULL)->field
+
+/* Errors: E_ARGUMENT, which names the first field that is outside its limits. */
+static int er_check(const void *options, const er_limit *limits, size_t n, wnpu_error *error)
+{
+    const er_limit *l;
+    for (l = limits; l < limits + n; l++) {
+        int64_t value = 0;
+        memcpy(&value, (const char *)options + l->offset, l->size);
+        value = l->size == sizeof(int32_t) ? (int32_t)value : value;
+        if ((value < l->low || value > l->high) && (value != 0 || !l->zero)) {
+            return er_set(error, WNPU_E_ARGUMENT, "%s %lld is outside %ld..%ld%s", l->name,
+                          (long long)value, (long)l->low, (long)l->high,
+                          l->zero ? " and not 0" : "");
+        }
+    }
+    return WNPU_OK;
+}
+
 __attribute__((format(printf, 4, 5)))
 static void er_log(wnpu_log_fn log, void *user, wnpu_log_level level, const char *format, ...)
 {
@@ -13489,6 +13514,12 @@ WNPU_API void wnpu_model_config_init(wnpu_model_config *config, size_t struct_si
 static int mf_check_args(wnpu_model **model, const wnpu_model_config *config,
                          wnpu_model_config *ours, wnpu_error *error)
 {
+    static const er_limit limits[] = {
+        {ER_FIELD(wnpu_model_config, keep_float), 0, 1, 0},
+        {ER_FIELD(wnpu_model_config, copy), 0, 1, 0},
+        {ER_FIELD(wnpu_model_config, full_check), 0, 1, 0},
+        {ER_FIELD(wnpu_model_config, threads), 0, TP_MAX_THREADS, 0}
+    };
     er_clear(error);
     if (model == NULL) {
         return er_set(error, WNPU_E_ARGUMENT, "model is NULL; pass where to put it");
@@ -13502,14 +13533,8 @@ static int mf_check_args(wnpu_model **model, const wnpu_model_config *config,
         config->struct_size < offsetof(wnpu_model_config, threads) + sizeof config->threads) {
         ours->threads = 1; /* older programs do not expect threads */
     }
-    if (ours->keep_float > 1 || ours->copy > 1 || ours->full_check > 1) {
-        return er_set(error, WNPU_E_ARGUMENT, "keep_float is %u, copy %u, full_check %u, expected "
-                      "0 or 1", (unsigned)ours->keep_float, (unsigned)ours->copy,
-                      (unsigned)ours->full_check);
-    }
-    if (ours->threads > TP_MAX_THREADS) {
-        return er_set(error, WNPU_E_ARGUMENT, "threads %u is outside 1..%u",
-                      (unsigned)ours->threads, TP_MAX_THREADS);
+    if (er_check(ours, limits, sizeof limits / sizeof limits[0], error) != WNPU_OK) {
+        return WNPU_E_ARGUMENT;
     }
     if (ours->allocator != NULL && (ours->allocator->alloc == NULL ||
                                     ours->allocator->release == NULL)) {
@@ -22220,34 +22245,22 @@ static int wr_find(const char *name)
     return -1;
 }
 
-/* Limits of the numbers in wnpu_write_options, all of which may be 0 as well. */
-static const struct {
-    size_t at;
-    int32_t low, high;
-} wr_limits[] = {
-    {offsetof(wnpu_write_options, format), 0, WR_WRITERS - 1},
-    {offsetof(wnpu_write_options, max_line_width), LY_LEAST_WIDTH, 1000},
-    {offsetof(wnpu_write_options, max_lines), 0, 16},
-    {offsetof(wnpu_write_options, max_cue_ms), 500, 60000},
-    {offsetof(wnpu_write_options, min_cue_ms), 0, 10000},
-    {offsetof(wnpu_write_options, min_gap_ms), 0, 1000},
-    {offsetof(wnpu_write_options, reading_speed), 5, 100},
-    {offsetof(wnpu_write_options, max_words), 0, LY_ATOMS},
-    {offsetof(wnpu_write_options, word_times), 0, 1},
-    {offsetof(wnpu_write_options, device), 0, 1}
-};
-
 WNPU_RARE static int wr_are_options(const wnpu_write_options *o)
 {
-    size_t i;
-    for (i = 0; i < sizeof wr_limits / sizeof wr_limits[0]; i++) {
-        int32_t value;
-        memcpy(&value, (const char *)o + wr_limits[i].at, sizeof value);
-        if (value != 0 && (value < wr_limits[i].low || value > wr_limits[i].high)) {
-            return 0;
-        }
-    }
-    return (o->max_lines == 0 || o->max_line_width > 0) &&
+    static const er_limit limits[] = {
+        {ER_FIELD(wnpu_write_options, format), 0, WR_WRITERS - 1, 0},
+        {ER_FIELD(wnpu_write_options, max_line_width), LY_LEAST_WIDTH, 1000, 1},
+        {ER_FIELD(wnpu_write_options, max_lines), 0, 16, 0},
+        {ER_FIELD(wnpu_write_options, max_cue_ms), 500, 60000, 1},
+        {ER_FIELD(wnpu_write_options, min_cue_ms), 0, 10000, 0},
+        {ER_FIELD(wnpu_write_options, min_gap_ms), 0, 1000, 0},
+        {ER_FIELD(wnpu_write_options, reading_speed), 5, 100, 1},
+        {ER_FIELD(wnpu_write_options, max_words), 0, LY_ATOMS, 0},
+        {ER_FIELD(wnpu_write_options, word_times), 0, 1, 0},
+        {ER_FIELD(wnpu_write_options, device), 0, 1, 0}
+    };
+    return er_check(o, limits, sizeof limits / sizeof limits[0], NULL) == WNPU_OK &&
+           (o->max_lines == 0 || o->max_line_width > 0) &&
            (o->max_cue_ms == 0 || o->min_cue_ms <= o->max_cue_ms);
 }
 
@@ -29906,11 +29919,12 @@ static void wi_wipe(ru_run *r)
 #define TT_RECENT 20u          /* unless it is one of this many last ones */
 #define TT_ONSET_STEPS 5u       /* steps with voice that begin an utterance */
 
-/* Whether these are valid values of wnpu_stream_options. */
-static int tt_are_options(int32_t step_ms, int32_t hangover_ms)
+/* Checks options of a live run. */
+static int tt_check(const ru_live *live, wnpu_error *error)
 {
-    return (step_ms == 0 || (step_ms >= 100 && step_ms <= 10000)) && hangover_ms >= 100 &&
-           hangover_ms <= 10000;
+    static const er_limit limits[] = {{ER_FIELD(ru_live, step_ms), 100, 10000, 1},
+                                      {ER_FIELD(ru_live, hangover_ms), 100, 10000, 0}};
+    return er_check(live, limits, sizeof limits / sizeof limits[0], error);
 }
 
 /* Shows the first bytes of text, which may be the text that is shown. */
@@ -30431,9 +30445,7 @@ static int st_check(const ri_ring *ring, const ru_live *t, const en_engine *e, r
         return er_set(&call->error, WNPU_E_ARGUMENT, "append is for wnpu_transcribe() only; a live "
                       "run cannot add to earlier results");
     }
-    return tt_are_options(t->step_ms, t->hangover_ms) ? WNPU_OK
-        : er_set(&call->error, WNPU_E_ARGUMENT, "step_ms %d is neither 0 nor in 100..10000, or "
-                 "hangover_ms %d is outside 100..10000", (int)t->step_ms, (int)t->hangover_ms);
+    return tt_check(t, &call->error);
 }
 
 /* The parameters of a run of the detector alone: as in wi_detect_speech(), no language is used. */
@@ -31165,7 +31177,7 @@ static int sn_are_utterances(const ru_live *s, int64_t most)
 /* Whether options and utterances of a live run are valid; decided: steps of the detector. */
 static int sn_is_live(const ru_live *s, uint64_t decided)
 {
-    return tt_are_options(s->step_ms, s->hangover_ms) && s->detect_only >> 1 == 0 &&
+    return tt_check(s, NULL) == WNPU_OK && s->detect_only >> 1 == 0 &&
            s->skip_late >> 1 == 0 && s->speaking >> 1 == 0 && s->step <= decided &&
            s->same <= s->step && sn_are_utterances(s, (int64_t)s->step * VA_STEP_MS);
 }
@@ -32087,11 +32099,6 @@ static int fa_run(fa_work *w, const char *const *lines, size_t n_lines, int extr
  *  Ensures   the contract in whisper_npu.h.
  *  Costs     nothing beyond the work itself.
  * ====================================================================== */
-#define AP_MIN_RESULTS (64u << 10)
-#define AP_MAX_RESULTS (1u << 30)
-#define AP_MAX_PHRASE_TOKENS (1u << 20)
-#define AP_MAX_STREAM (1u << 30)
-
 struct wnpu_session {
     ru_run run;
     tp_pool pool;
@@ -32148,10 +32155,6 @@ static int ap_check_model(const wnpu_model *m, wnpu_error *error)
 static int ap_check_accel(const wnpu_config *c, wnpu_error *error)
 {
     wnpu_accel_info info;
-    if (c->accel_use > WNPU_ACCEL_ALL) {
-        return er_set(error, WNPU_E_ARGUMENT, "accel_use %u is no wnpu_accel_use",
-                      (unsigned)c->accel_use);
-    }
     if (c->accel == NULL) {
         return c->require_accel ? er_set(error, WNPU_E_ACCEL, "require_accel is set but there is "
                                          "no accelerator") : WNPU_OK;
@@ -32171,50 +32174,30 @@ WNPU_API uint32_t wnpu_default_threads(void)
 
 static int ap_check_config(wnpu_config *c, const wnpu_model *model, wnpu_error *error)
 {
-    if (c->threads > TP_MAX_THREADS) {
-        return er_set(error, WNPU_E_ARGUMENT, "threads %u is outside 1..%u", (unsigned)c->threads,
-                      TP_MAX_THREADS);
+    static const er_limit limits[] = {
+        {ER_FIELD(wnpu_config, threads), 0, TP_MAX_THREADS, 0},
+        {ER_FIELD(wnpu_config, compute), 0, WNPU_COMPUTE_FLOAT, 0},
+        {ER_FIELD(wnpu_config, isa), 0, CP_ISAS - 1, 0},
+        {ER_FIELD(wnpu_config, result_bytes), 64 << 10, 1 << 30, 0},
+        {ER_FIELD(wnpu_config, accel_use), 0, WNPU_ACCEL_ALL, 0},
+        {ER_FIELD(wnpu_config, max_beams), 1, SE_MAX_WIDTH, 0},
+        {ER_FIELD(wnpu_config, max_phrase_tokens), 1, 1 << 20, 0},
+        {ER_FIELD(wnpu_config, batch), 0, RU_MAX_BATCH, 0},
+        {ER_FIELD(wnpu_config, stream_bytes), 0, 1 << 30, 0},
+        {ER_FIELD(wnpu_config, voice_dimension), 0, VC_MAX_DIMENSION, 0},
+        {ER_FIELD(wnpu_config, max_turns), 0, VC_MAX_TURNS, 0}
+    };
+    if (er_check(c, limits, sizeof limits / sizeof limits[0], error) != WNPU_OK) {
+        return WNPU_E_ARGUMENT;
     }
-    if (c->threads == 0) {
-        c->threads = wnpu_default_threads();
-    }
-    if (c->compute != WNPU_COMPUTE_INT8 && c->compute != WNPU_COMPUTE_FLOAT) {
-        return er_set(error, WNPU_E_ARGUMENT, "compute %d is no wnpu_compute", (int)c->compute);
-    }
+    c->threads = c->threads == 0 ? wnpu_default_threads() : c->threads;
     if (c->compute == WNPU_COMPUTE_FLOAT && !model->has_float) {
         return er_set(error, WNPU_E_UNSUPPORTED, "the model was opened without float weights; "
                       "set keep_float in wnpu_model_config");
     }
-    if (c->isa < 0 || wnpu_isa_name(c->isa) == NULL) {
-        return er_set(error, WNPU_E_ARGUMENT, "isa %d is no wnpu_isa", (int)c->isa);
-    }
     if (gm_select((wnpu_isa)c->isa) == NULL) {
         return er_set(error, WNPU_E_UNSUPPORTED, "this CPU or build has no %s",
                       wnpu_isa_name(c->isa));
-    }
-    if (c->result_bytes < AP_MIN_RESULTS || c->result_bytes > AP_MAX_RESULTS) {
-        return er_set(error, WNPU_E_ARGUMENT, "result_bytes is outside %u..%u", AP_MIN_RESULTS,
-                      AP_MAX_RESULTS);
-    }
-    if (c->max_beams < 1 || c->max_beams > SE_MAX_WIDTH) {
-        return er_set(error, WNPU_E_ARGUMENT, "max_beams %u is outside 1..%u",
-                      (unsigned)c->max_beams, SE_MAX_WIDTH);
-    }
-    if (c->batch > RU_MAX_BATCH) {
-        return er_set(error, WNPU_E_ARGUMENT, "batch %u is outside 0..%u", (unsigned)c->batch,
-                      RU_MAX_BATCH);
-    }
-    if (c->stream_bytes > AP_MAX_STREAM) {
-        return er_set(error, WNPU_E_ARGUMENT, "stream_bytes is outside 0..%u", AP_MAX_STREAM);
-    }
-    if (c->max_phrase_tokens < 1 || c->max_phrase_tokens > AP_MAX_PHRASE_TOKENS) {
-        return er_set(error, WNPU_E_ARGUMENT, "max_phrase_tokens %u is outside 1..%u",
-                      (unsigned)c->max_phrase_tokens, AP_MAX_PHRASE_TOKENS);
-    }
-    if (c->voice_dimension > VC_MAX_DIMENSION || c->max_turns > VC_MAX_TURNS) {
-        return er_set(error, WNPU_E_ARGUMENT, "voice_dimension %u is above %u, or max_turns %u "
-                      "above %u", (unsigned)c->voice_dimension, VC_MAX_DIMENSION,
-                      (unsigned)c->max_turns, VC_MAX_TURNS);
     }
     return ap_check_accel(c, error);
 }

@@ -509,7 +509,10 @@ static void use_detector(const wnpu_model *m)
     for (k = 0; k < 2; k++) { /* options are checked */
         wnpu_stream_options o = float_options(k ? 99 : 500);
         o.hangover_ms = k ? 500 : 99;
-        T_CHECK(wnpu_stream_begin(s, &p, &o) == WNPU_E_ARGUMENT, "refused");
+        T_CHECK(wnpu_stream_begin(s, &p, &o) == WNPU_E_ARGUMENT &&
+                strcmp(wnpu_session_error(s), k ? "step_ms 99 is outside 100..10000 and not 0"
+                       : "hangover_ms 99 is outside 100..10000") == 0, "%s",
+                wnpu_session_error(s));
     }
     free(whole.bytes);
     wnpu_session_close(s);

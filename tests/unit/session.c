@@ -506,13 +506,20 @@ static void bad_arguments(void)
     change;                                                                   \
     T_CHECK(wnpu_session_open(&none, m, &c, NULL, 0, &error) < 0 && none == NULL && \
             error.message[0] && wnpu_session_size(m, &c, &error) == 0, #change)
-    NO_SESSION(c.threads = 65);
-    NO_SESSION(c.compute = 2);
-    NO_SESSION(c.isa = 77);
-    NO_SESSION(c.isa = -1);
-    NO_SESSION(c.result_bytes = 1);
     NO_SESSION(c.require_accel = 1);
     NO_SESSION(c.struct_size = 0);
+#define OUTSIDE(field, value, range)                                          \
+    NO_SESSION(c.field = value);                                              \
+    T_CHECK(error.code == WNPU_E_ARGUMENT && strcmp(error.message, #field " " #value \
+            " is outside " range) == 0, "%s", error.message)
+    OUTSIDE(threads, 65, "0..64");
+    OUTSIDE(compute, 2, "0..1");
+    OUTSIDE(isa, 77, "0..10");
+    OUTSIDE(isa, -1, "0..10");
+    OUTSIDE(result_bytes, 1, "65536..1073741824");
+    OUTSIDE(result_bytes, 4295032832, "65536..1073741824"); /* 2^32 + 65536 */
+    OUTSIDE(stream_bytes, 1073741825, "0..1073741824");
+    OUTSIDE(batch, 9, "0..8");
     T_CHECK(wnpu_transcribe(NULL, NULL, &a) == WNPU_E_ARGUMENT, "no session");
     T_CHECK(wnpu_transcribe(s, NULL, NULL) == WNPU_E_ARGUMENT, "no audio");
     a.rate = 7999;
