@@ -2847,19 +2847,6 @@ static int64_t au_total_ms(const au_stream *s)
     return s->audio.read != NULL && s->audio.frames == 0 ? -1 : au_ms(s, s->audio.frames);
 }
 
-/* Clears the recording and all samples of it. The filter bank stays. */
-static void au_wipe(au_stream *s)
-{
-    ar_wipe(s->window, AU_WINDOW * sizeof(float));
-    ar_wipe(s->raw, AU_RAW);
-    wnpu_audio_init(&s->audio, sizeof s->audio);
-    s->consumed = 0;
-    s->ended = 1;
-    s->at = s->have = s->real = 0;
-    s->raw_at = s->raw_have = s->interval_left = 0;
-    er_clear(&s->fault);
-}
-
 WNPU_API void wnpu_audio_init(wnpu_audio *audio, size_t struct_size)
 {
     wnpu_audio standard;
@@ -15793,16 +15780,6 @@ static void de_wipe_slots(de_decoder *d)
     }
 }
 
-/* Clears the written part of all caches. */
-static void de_wipe(de_decoder *d)
-{
-    size_t i;
-    de_wipe_slots(d);
-    for (i = 0; i < d->used_windows * d->e->model->n_text_layer; i++) {
-        en_clear_heads(&d->cross[i], d->cross[i].keys);
-    }
-}
-
 /* ======================================================================
  * 15. lr_  logit rules
  *
@@ -17530,7 +17507,8 @@ static void se_carve(ar_arena *arena, se_search *s, size_t slots, const wnpu_mod
     s->fed = ar_carve(arena, m->n_text_ctx, sizeof(int32_t));
 }
 
-static void se_wipe(se_search *s, size_t n_text_ctx)
+/* Begins with empty hypotheses: what one does not use is copied with it. */
+static void se_start(se_search *s, size_t n_text_ctx)
 {
     ar_wipe(s->live, s->slots * sizeof *s->live);
     ar_wipe(s->next, s->slots * sizeof *s->next);
@@ -18942,23 +18920,6 @@ static void al_carve(ar_arena *arena, al_aligner *a, de_decoder *decoder)
     a->trace = (uint8_t *)a->weights;
     a->text = (char *)a->weights;
     a->choice = (uint8_t *)a->matrix;
-}
-
-/* Clears everything derived from the text. */
-static void al_clear(al_aligner *a)
-{
-    const wnpu_model *m = a->decoder->e->model;
-    size_t rows = AL_ROWS * en_round16(m->n_audio_ctx), hd = m->n_text_state / m->n_text_head;
-    if (!a->used) {
-        return;
-    }
-    ar_wipe(a->query, a->n_heads * AL_ROWS * hd * sizeof(float));
-    ar_wipe(a->weights, rows * sizeof(float));
-    ar_wipe(a->matrix, rows * sizeof(float));
-    ar_wipe(a->tokens, sizeof a->tokens);
-    ar_wipe(a->path, sizeof a->path);
-    ar_wipe(a->near, sizeof a->near);
-    ar_wipe(a->words, SE_MAX_TOKENS * sizeof *a->words);
 }
 
 /* Resets the state of the previous run. */
@@ -22975,8 +22936,6 @@ typedef struct np_bridge {
     int fell_back;          /* the CPU computed a planned product in this run */
     uint64_t resident_bytes;
     char missing[192];      /* why a planned weight is not resident */
-    void *scratch;          /* operand rows and partial sums: derived from the audio */
-    size_t scratch_bytes;
     wnpu_accel_stats stats;
     wnpu_accel_stage stage[NP_STAGES];
 } np_bridge;
@@ -24203,25 +24162,22 @@ static int np_open(np_bridge *b, const wnpu_config *config, wnpu_error *error)
 
 /* ---- memory ---- */
 
-/* Carves the bridge's memory; accel, info and plan are set. An empty plan needs no memory. */
-static void np_carve(ar_arena *arena, np_bridge *b, en_engine *e, size_t workers)
+/* Carves what belongs to the weights; accel, info and plan are set. An empty plan needs no memory,
+ * here and in np_carve_rows(). */
+static void np_carve(ar_arena *arena, np_bridge *b, en_engine *e)
 {
     const wnpu_model *m = e->model;
-    size_t d = m->n_audio_state, tile = 0, partial = 0, width = 0, before, i;
+    size_t tile = 0, i;
     const np_plan *p = &b->plan;
     unsigned stage;
     b->e = e;
-    for (i = 0; i < NP_STAGES && p->any; i++) {
-        const np_tiling *tiling = &p->tiling[i];
-        size_t bytes = (size_t)tiling->n_step * tiling->k_step;
-        size_t sums = (size_t)tiling->rows * tiling->n;
-        int several_jobs = tiling->planned && np_tiles(tiling, tiling->rows) > p->chain;
-        tile = tiling->planned && bytes > tile ? bytes : tile;
-        width = er_max(tiling->n_step, width);
-        partial = several_jobs && sums > partial ? sums : partial;
-    }
     if (!p->any) {
         return;
+    }
+    for (i = 0; i < NP_STAGES; i++) {
+        const np_tiling *tiling = &p->tiling[i];
+        size_t bytes = (size_t)tiling->n_step * tiling->k_step;
+        tile = tiling->planned && bytes > tile ? bytes : tile;
     }
     b->weights = ar_carve(arena, np_n_weights(m), sizeof *b->weights);
     for (i = 0; i < np_n_weights(m); i++) {
@@ -24235,10 +24191,26 @@ static void np_carve(ar_arena *arena, np_bridge *b, en_engine *e, size_t workers
             b->weights[i] = w;
         }
     }
-    b->random = ar_carve(arena, 4 * d, sizeof *b->random);
+    b->random = ar_carve(arena, 4 * (size_t)m->n_audio_state, sizeof *b->random);
     b->tile = ar_carve(arena, tile, 1);
-    before = arena->used;
-    b->scratch = ar_carve(arena, 0, 1);
+}
+
+/* Carves operand rows and partial sums, which are derived from the audio. */
+static void np_carve_rows(ar_arena *arena, np_bridge *b, size_t workers)
+{
+    const wnpu_model *m = b->e->model;
+    size_t d = m->n_audio_state, partial = 0, width = 0, i;
+    const np_plan *p = &b->plan;
+    if (!p->any) {
+        return;
+    }
+    for (i = 0; i < NP_STAGES; i++) {
+        const np_tiling *tiling = &p->tiling[i];
+        size_t sums = (size_t)tiling->rows * tiling->n;
+        int several_jobs = tiling->planned && np_tiles(tiling, tiling->rows) > p->chain;
+        width = er_max(tiling->n_step, width);
+        partial = several_jobs && sums > partial ? sums : partial;
+    }
     b->sum = ar_carve(arena, workers * width, sizeof *b->sum);
     for (i = 0; i < p->chunks; i++) {
         np_chunk *c = &b->chunk[i];
@@ -24250,14 +24222,6 @@ static void np_carve(ar_arena *arena, np_bridge *b, en_engine *e, size_t workers
         c->scale[0] = ar_carve(arena, p->chunk, sizeof(float));
         c->scale[1] = ar_carve(arena, 2 * (size_t)p->chunk, sizeof(float));
         c->partial = partial > 0 ? ar_carve(arena, partial, sizeof *c->partial) : NULL;
-    }
-    b->scratch_bytes = arena->used - before;
-}
-
-static void np_wipe(np_bridge *b)
-{
-    if (b->scratch != NULL) {
-        ar_wipe(b->scratch, b->scratch_bytes);
     }
 }
 
@@ -25187,20 +25151,6 @@ static void va_copy(va_detector *to, const va_detector *from)
     to->x = x;
 }
 
-static void va_wipe(va_detector *v)
-{
-    ar_wipe(v->x, (VA_BUFFER + VA_BLOCK) * sizeof(float));
-    ar_wipe(v->power, 4 * VA_BANDS * sizeof(float));
-    ar_wipe(v->low, VA_LOW * sizeof(float));
-    ar_wipe(v->history, v->kept);
-    ar_wipe(v->state, sizeof v->state);
-    ar_wipe(v->floor, sizeof v->floor);
-    ar_wipe(v->loud, sizeof v->loud);
-    ar_wipe(v->level, sizeof v->level);
-    ar_wipe(v->rich, sizeof v->rich);
-    ar_wipe(v->scratch, sizeof *v->scratch);
-}
-
 static void va_carve(ar_arena *arena, va_detector *v, size_t kept)
 {
     v->filter_weight = ar_carve(arena, (size_t)VA_BANDS * ML_BINS, sizeof(float));
@@ -25568,17 +25518,6 @@ static void vc_reset(vc_voices *v)
 {
     v->on = 0;
     v->n = v->left_out = 0;
-}
-
-static void vc_wipe(vc_voices *v)
-{
-    size_t elements = (size_t)v->capacity * v->dimension;
-    if (v->capacity > 0) {
-        ar_wipe(v->turn, v->capacity * sizeof(vc_turn));
-        ar_wipe(v->vector, elements * sizeof(int16_t));
-        ar_wipe(v->sum, elements * sizeof(int32_t));
-        ar_wipe(v->given, v->dimension * sizeof(float));
-    }
 }
 
 /* Writes a vector of length VC_ONE and the direction of x. Returns 0 if x has none: it is zero or
@@ -26042,10 +25981,12 @@ typedef struct ru_results {
 } ru_results;
 
 typedef struct ru_run {
-    /* ---- parts with memory of their own ---- */
+    /* ---- what wnpu_reset() keeps ---- */
     en_engine engine;
-    de_decoder decoder;
     np_bridge bridge;
+    ru_call call;
+    /* ---- parts with memory of their own, which it erases ---- */
+    de_decoder decoder;
     lr_rules rules;
     ru_results out;
     sp_kept kept;           /* results that those of the run are appended to */
@@ -26055,7 +25996,6 @@ typedef struct ru_run {
     ru_text text;
     ru_phrase phrase;
     vc_voices voices;
-    ru_call call;
     /* ---- state: see ru_begin() ---- */
     ru_state state;
     ru_work work;
@@ -26177,21 +26117,6 @@ static void aw_carve(ar_arena *arena, ru_audio *a, const wnpu_config *c)
     f->hypothesis = f->most > 0 ? ar_carve(arena, f->most, sizeof(se_hypothesis)) : NULL;
     f->voice.x = f->most > 1 ? ar_carve(arena, VA_BUFFER + VA_BLOCK, sizeof(float)) : NULL;
     f->decided = f->most > 1 ? ar_carve(arena, RU_AHEAD_DECIDED, sizeof(ru_decided)) : NULL;
-}
-
-static void aw_wipe(ru_audio *a)
-{
-    ar_wipe(&a->at, sizeof a->at);
-    au_wipe(a->stream);
-    ar_wipe(a->samples, a->written * sizeof(float));
-    va_wipe(&a->voice);
-    if (a->ahead.most > 0) {
-        ar_wipe(a->ahead.hypothesis, a->ahead.most * sizeof(se_hypothesis));
-    }
-    if (a->ahead.most > 1) {
-        ar_wipe(a->ahead.voice.x, (VA_BUFFER + VA_BLOCK) * sizeof(float));
-        ar_wipe(a->ahead.decided, RU_AHEAD_DECIDED * sizeof(ru_decided));
-    }
 }
 
 /* ---- voice activity ---- */
@@ -29802,7 +29727,7 @@ static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phra
 }
 
 /* Allocates a run in the arena; all pointers remain NULL if the arena only measures. Before, the
- * caller sets model, kernels, pool and float switch of the engine, and the bridge's plan. */
+ * caller sets model, kernels, pool and float switch of the engine, and carves the bridge. */
 static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_config *c)
 {
     const wnpu_model *m = r->engine.model;
@@ -29811,7 +29736,7 @@ static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_co
     en_carve(arena, &r->engine, n_workers);
     r->text.max_beams = c->max_beams;
     de_carve(arena, &r->decoder, &r->engine, slots, c->batch > 1 ? c->batch : 1);
-    np_carve(arena, &r->bridge, &r->engine, n_workers);
+    np_carve_rows(arena, &r->bridge, n_workers);
     r->rules.never = ar_carve(arena, (size_t)m->vocab.n_vocab, 1);
     lr_trie_carve(arena, &r->rules.trie, c->max_phrase_tokens);
     r->phrase.score = ar_carve(arena, phrase_nodes, sizeof(float));
@@ -29850,37 +29775,8 @@ static void wi_start(ru_run *r)
     r->text.search.cancel = r->call.cancel;
     r->text.search.judge.function = wd_judge;
     r->text.search.judge.user = r;
-    se_wipe(&r->text.search, r->engine.model->n_text_ctx);
+    se_start(&r->text.search, r->engine.model->n_text_ctx);
     wi_reset(r);
-}
-
-/* Erases everything that is derived from audio or text. */
-static void wi_wipe(ru_run *r)
-{
-    const wnpu_model *m = r->engine.model;
-    size_t previous = wd_previous_capacity(m) * sizeof(int32_t);
-    en_clear_heads(&r->engine.self, r->engine.self.keys);
-    de_wipe(&r->decoder);
-    aw_wipe(&r->audio);
-    if (r->text.kept_size > 0) {
-        ar_wipe(r->text.kept, r->text.kept_size);
-    }
-    ar_wipe(&r->out.ledger, sizeof r->out.ledger);
-    ar_wipe(&r->out.now, sizeof r->out.now);
-    ar_wipe(&r->state, sizeof *r - offsetof(ru_run, state));
-    vc_wipe(&r->voices);
-    ar_wipe(r->text.hypothesis, sizeof *r->text.hypothesis);
-    al_clear(&r->text.aligner);
-    ar_wipe(r->context.previous, previous);
-    ar_wipe(r->context.initial, previous);
-    ar_wipe(r->context.prefix, wi_prefix_capacity(m) * sizeof(int32_t));
-    ar_wipe(r->context.prompt, m->n_text_ctx * sizeof(int32_t));
-    ar_wipe(r->text.compress, sizeof *r->text.compress);
-    ar_wipe(r->text.buffer, 2 * ZL_MAX);
-    ar_wipe(r->rules.trie.nodes, r->rules.trie.capacity * sizeof(lr_node));
-    ar_wipe(r->phrase.score, r->rules.trie.capacity * sizeof(float));
-    np_wipe(&r->bridge);
-    ar_wipe(r->engine.mel, (ML_FRAMES + 2) * (size_t)m->n_mels * sizeof(float));
 }
 
 /* ======================================================================
@@ -32105,6 +32001,7 @@ struct wnpu_session {
     wnpu_config config;
     wnpu_allocator allocator;
     size_t size;         /* of this block */
+    size_t kept;         /* of it, what wnpu_reset() keeps: this structure, the bridge's weights */
     int owned;           /* the block came from the allocator */
     int cancel;          /* atomic */
     int busy;            /* atomic */
@@ -32237,6 +32134,8 @@ static void ap_layout(ar_arena *arena, wnpu_session *s, const wnpu_model *model,
         np_make_plan(&s->run.bridge.plan, model, &s->run.bridge.info, s->isa, c->threads,
                      c->accel_use == WNPU_ACCEL_ALL);
     }
+    np_carve(arena, &s->run.bridge, &s->run.engine);
+    s->kept = arena->used;
     wi_carve(arena, &s->run, c->threads, c);
 }
 
@@ -32452,22 +32351,21 @@ static void ap_wipe_task(void *context, size_t index, unsigned worker)
     ar_wipe(area->at + at, er_min(left, AP_WIPE_BYTES));
 }
 
-/* Erases everything but the session structure, with the session's own threads. In memory that the
- * session allocated only parts that were written to are erased: the system may not have provided
- * the others yet. */
-static void ap_wipe(wnpu_session *s)
+/* Erases the session behind its first `kept` bytes, with its own threads. With only_written, parts
+ * that were not written to are left: the system may not have provided them yet. */
+static void ap_wipe(wnpu_session *s, size_t kept, int only_written)
 {
     const wnpu_parallel_for_fn host = s->pool.host;
     unsigned char *end = (unsigned char *)s + s->size;
     ap_area part[AP_UNWRITTEN], area;
-    size_t n = s->owned ? AP_UNWRITTEN : 0, i;
-    if (s->owned) {
+    size_t n = only_written ? AP_UNWRITTEN : 0, i;
+    if (only_written) {
         ap_unwritten(s, part);
         de_wipe_slots(&s->run.decoder);
     }
     ap_forget_cancel(s); /* otherwise workers skip tasks */
     s->pool.host = NULL; /* the host's threads may have ended: use the calling thread */
-    for (i = 0, area.at = (unsigned char *)(s + 1); i <= n; i++) {
+    for (i = 0, area.at = (unsigned char *)s + kept; i <= n; i++) {
         area.end = i < n ? part[i].at : end;
         tp_run(&s->pool, ((size_t)(area.end - area.at) + AP_WIPE_BYTES - 1) / AP_WIPE_BYTES,
                ap_wipe_task, &area);
@@ -32491,7 +32389,7 @@ WNPU_API void wnpu_session_close(wnpu_session *session)
         return; /* threads and accelerator belong to the parent, and the allocator may be locked */
     }
     np_close(&session->run.bridge);
-    ap_wipe(session);
+    ap_wipe(session, sizeof *session, session->owned);
     tp_close(&session->pool);
     allocator = session->allocator;
     size = session->size;
@@ -32540,19 +32438,32 @@ static int ap_leave(wnpu_session *s, int status)
     return status;
 }
 
+/* Makes the session what it was when it was opened, but for what is known of the most results. */
+static void ap_begin_again(wnpu_session *s)
+{
+    ru_run *r = &s->run;
+    size_t peak = rs_peak(&r->out.store);
+    ar_arena arena;
+    ap_wipe(s, s->kept, 1);
+    ar_wipe(&r->decoder, sizeof *r - offsetof(ru_run, decoder));
+    memset(&arena, 0, sizeof arena);
+    arena.base = (unsigned char *)s;
+    arena.size = s->size;
+    arena.used = s->kept;
+    wi_carve(&arena, r, s->config.threads, &s->config);
+    wi_start(r);
+    r->out.store.peak = peak;
+}
+
 WNPU_API int wnpu_reset(wnpu_session *session)
 {
-    ru_run *r;
     if (session == NULL) {
         return WNPU_E_ARGUMENT;
     }
     if (ap_enter(session) != WNPU_OK) {
         return WNPU_E_STATE;
     }
-    r = &session->run;
-    wi_reset(r);
-    wi_wipe(r);
-    wi_start(r);
+    ap_begin_again(session);
     return ap_leave(session, WNPU_OK);
 }
 

@@ -635,6 +635,76 @@ static void asking(void)
     wnpu_model_close(m);
 }
 
+/* Live runs, one to the end and one that is left open. */
+static void run_live(wnpu_session *s)
+{
+    wnpu_stream_options o = life_stream(&sounds.plain, 0);
+    wnpu_params p;
+    uint64_t at = 0;
+    life_mode_params(&sounds, LIFE_WORDS, 1, &p);
+    T_CHECK(wnpu_stream_begin(s, &p, &o) == WNPU_OK, "%s", wnpu_session_error(s));
+    while (at < sounds.plain.frames) {
+        life_push(s, &sounds.plain, &at, 8000);
+        T_CHECK(wnpu_stream_step(s, NULL) >= 0, "%s", wnpu_session_error(s));
+    }
+    T_CHECK(wnpu_stream_finish(s) >= 0, "%s", wnpu_session_error(s));
+    T_CHECK(wnpu_stream_begin(s, &p, &o) == WNPU_OK, "%s", wnpu_session_error(s));
+    for (at = 0; at < 8 * 16000;) {
+        life_push(s, &sounds.plain, &at, 8000);
+        T_CHECK(wnpu_stream_step(s, NULL) >= 0, "%s", wnpu_session_error(s));
+    }
+}
+
+/* Every byte that a run writes to is again what it was when the session was opened. */
+static void reset_is_complete(void)
+{
+    wnpu_model *m = life_toy(7, NULL);
+    wnpu_session *s = NULL;
+    wnpu_error error;
+    wnpu_config c;
+    unsigned char *block, *opened;
+    size_t size, state = offsetof(wnpu_session, run) + offsetof(ru_run, decoder), end, i;
+    int mode;
+    life_make_sounds(&sounds, 31, 0);
+    c = life_config(2);
+    c.stream_bytes = 1 << 18;
+    c.voice_dimension = 4;
+    c.batch = 2;
+    size = wnpu_session_size(m, &c, &error);
+    block = aligned_alloc(64, size);
+    opened = malloc(size);
+    memset(block, 0, size);
+    T_CHECK(wnpu_session_open(&s, m, &c, block, size, &error) == WNPU_OK, "%s", error.message);
+    end = offsetof(wnpu_session, run) + sizeof s->run;
+    memcpy(opened, block, size);
+    for (mode = 0; mode <= LIFE_MODES; mode++) {
+        size_t differ = 0, at = 0, peak = s->run.out.store.peak;
+        if (mode < LIFE_MODES) {
+            T_CHECK(life_run(&sounds, mode, 1, s) == WNPU_OK, "%s", wnpu_session_error(s));
+        } else {
+            run_live(s);
+        }
+        T_CHECK(memcmp(block + s->kept, opened + s->kept, size - s->kept) != 0, "nothing ran");
+        T_CHECK(wnpu_reset(s) == WNPU_OK && s->run.out.store.peak >= peak, "reset");
+        s->run.out.store.peak = ((wnpu_session *)(void *)opened)->run.out.store.peak;
+        s->run.work.reported_at = ((wnpu_session *)(void *)opened)->run.work.reported_at;
+        for (i = state; i < size; i++) {
+            if (i == end) {
+                i = s->kept;
+            }
+            at = block[i] != opened[i] && differ++ == 0 ? i : at;
+        }
+        T_CHECK(differ == 0, "%s: %lu bytes differ, the first is %lu of %lu",
+                mode < LIFE_MODES ? life_modes[mode] : "live", (unsigned long)differ,
+                (unsigned long)at, (unsigned long)size);
+    }
+    wnpu_session_close(s);
+    free(block);
+    free(opened);
+    life_free_sounds(&sounds);
+    wnpu_model_close(m);
+}
+
 int main(void)
 {
     static char buffer[1 << 16];
@@ -643,6 +713,7 @@ int main(void)
     t_run("measuring what is no model", model_size_refusals);
     t_run("what a session takes is told before, to the byte", session_sizes);
     t_run("memory in use can be asked for", asking);
+    t_run("a reset session is a new one, to the byte", reset_is_complete);
     t_run("the seal breaks when something is allocated", the_seal_holds);
     t_run("nothing is allocated, mapped or started after opening", on_a_toy);
     t_run("nor with a real model", on_a_real_model);
