@@ -25828,7 +25828,7 @@ typedef struct ru_phrase {
 
 /* The following structures are values without pointers. A field that is added to one of them is
  * reset, copied and wiped with all others; one of ru_state, ru_place or ru_ledger is also in
- * snapshots, see sn_is_valid(). Fields are 0 when a run begins, except those that ru_begin()
+ * snapshots, see sn_ranges. Fields are 0 when a run begins, except those that ru_begin()
  * sets. */
 
 /* The language spoken, and its detection. */
@@ -30896,25 +30896,108 @@ static int sn_check_head(const en_engine *e, wnpu_error *error, const wnpu_confi
     return WNPU_OK;
 }
 
-/* Languages and their probabilities. An English-only model has no sums. */
-static int sn_are_languages(const en_engine *e, const sn_state *s)
+/* ---- validation: ranges ---- */
+
+typedef enum sn_kind { SN_I32, SN_U32, SN_I64, SN_U64, SN_F32, SN_F64 } sn_kind;
+
+#define SN_SIZE (sizeof(size_t) == 8 ? SN_U64 : SN_U32)
+
+/* What the most of a range is added to. */
+typedef enum sn_limit {
+    SN_ZERO,
+    SN_END,                 /* end of the samples in ms */
+    SN_LANGUAGES,           /* number of languages; 1 for an English-only model */
+    SN_PREVIOUS,            /* most tokens of previous text */
+    SN_CHANNELS,            /* channels of the recording */
+    SN_SPANS,               /* spans of speech */
+    SN_STEPS,               /* steps that the detector has decided */
+    SN_LIMITS
+} sn_limit;
+
+typedef struct sn_range {
+    size_t at;              /* of the field in sn_state */
+    sn_kind kind;
+    double least, most;
+    sn_limit of;
+    size_t count;           /* of an array; 0: the field is none */
+} sn_range;
+
+#define SN_AT(field) offsetof(sn_state, field)
+
+/* Ranges that do not depend on other fields. Those that do follow below. */
+static const sn_range sn_ranges[] = {
+    {SN_AT(at.frame), SN_U64, 0, 1099511627776.0, SN_ZERO, 0},
+    {SN_AT(at.n_samples), SN_SIZE, ML_MARGIN, ML_SPAN, SN_ZERO, 0},
+    {SN_AT(at.limit_ms), SN_I64, -1, 0, SN_END, 0},
+    {SN_AT(at.spans_passed), SN_SIZE, 0, 0, SN_SPANS, 0},
+    {SN_AT(at.detector_done), SN_I32, 0, 1, SN_ZERO, 0},
+    {SN_AT(covered.covered_ms), SN_I64, 0, 0, SN_END, 0},
+    {SN_AT(covered.covered_text_ms), SN_I64, 0, 0, SN_END, 0},
+    {SN_AT(covered.last_return_ms), SN_I64, -1, 0, SN_END, 0},
+    {SN_AT(last_ms), SN_I64, 0, 0, SN_END, 0},
+    {SN_AT(run.n_previous), SN_SIZE, 0, 0, SN_PREVIOUS, 0},
+    {SN_AT(run.window), SN_U32, 0, INT32_MAX / 2, SN_ZERO, 0},
+    {SN_AT(run.loop_cuts), SN_U32, 0, INT32_MAX, SN_ZERO, 0},
+    {SN_AT(run.checkpoint.language.id), SN_I32, -1, -1, SN_LANGUAGES, 0},
+    {SN_AT(run.checkpoint.language.rival), SN_I32, -1, -1, SN_LANGUAGES, 0},
+    {SN_AT(run.checkpoint.language.weight), SN_F32, 0, 1e12, SN_ZERO, 0},
+    {SN_AT(run.checkpoint.language.sums), SN_F32, 0, 1e12, SN_ZERO, RU_LANGUAGES},
+    {SN_AT(run.checkpoint.stats.total_ms), SN_F64, 0, 1e15, SN_ZERO, 6}, /* up to decoder_ms */
+    {SN_AT(run.checkpoint.stats.voice_ms), SN_F64, 0, 1e15, SN_ZERO, 0},
+    {SN_AT(run.checkpoint.stats.audio_ms), SN_I64, 0, 1e15, SN_ZERO, 0},
+    {SN_AT(run.checkpoint.stats.speech_ms), SN_I64, 0, 0, SN_END, 0},
+    {SN_AT(run.checkpoint.stats.unresolved_ms), SN_I64, 0, 1e15, SN_ZERO, 0},
+    {SN_AT(run.confirmed.n), SN_U32, 0, RU_MAX_PREFIX, SN_ZERO, 0},
+    {SN_AT(run.confirmed.n_said), SN_U32, 0, SE_MAX_TOKENS, SN_ZERO, 0},
+    {SN_AT(run.confirmed.last_ms), SN_I64, 0, 0, SN_END, 0},
+    {SN_AT(run.confirmed.probability), SN_F32, 0, 1, SN_ZERO, SE_MAX_TOKENS},
+    {SN_AT(run.live.detect_only), SN_I32, 0, 1, SN_ZERO, 0},
+    {SN_AT(run.live.skip_late), SN_I32, 0, 1, SN_ZERO, 0},
+    {SN_AT(run.live.speaking), SN_I32, 0, 1, SN_ZERO, 0},
+    {SN_AT(run.live.step), SN_U64, 0, 0, SN_STEPS, 0},
+    {SN_AT(run.live.same), SN_U64, 0, 0, SN_STEPS, 0},
+    {SN_AT(run.live.n_utterances), SN_SIZE, 0, RU_UTTERANCES, SN_ZERO, 0},
+    {SN_AT(consumed), SN_U64, 0, 72057594037927936.0, SN_ZERO, 0},
+    {SN_AT(n_resampler), SN_U64, 0, AU_WINDOW, SN_ZERO, 0},
+    {SN_AT(real), SN_U64, 0, AU_WINDOW, SN_ZERO, 0},
+    {SN_AT(format), SN_U32, 0, INT32_MAX, SN_ZERO, 0},
+    {SN_AT(layout), SN_U64, 0, UINT32_MAX, SN_ZERO, 0},
+    {SN_AT(reader), SN_I32, 0, 1, SN_ZERO, 0},
+    {SN_AT(ended), SN_I32, 0, 1, SN_ZERO, 0},
+    {SN_AT(used_channel), SN_I32, WNPU_CHANNEL_MIX, -1, SN_CHANNELS, 0},
+    {SN_AT(language), SN_I32, 0, -1, SN_LANGUAGES, 0},
+    {SN_AT(language_probability), SN_F32, 0, 1.001, SN_ZERO, 0},
+    {SN_AT(task), SN_I32, 0, 1, SN_ZERO, 0},
+    {SN_AT(vad), SN_I32, 0, 1, SN_ZERO, 0},
+    {SN_AT(voice.have), SN_U64, 0, VA_BUFFER, SN_ZERO, 0},
+    {SN_AT(ring.live), SN_U64, 0, 1, SN_ZERO, 0},
+    {SN_AT(ring.ended), SN_U64, 0, 1, SN_ZERO, 0},
+    {SN_AT(ring.n_losses), SN_U64, 0, RI_LOSSES, SN_ZERO, 0},
+    {SN_AT(ring.n_spans), SN_U64, 0, RI_SPANS, SN_ZERO, 0},
+    {SN_AT(ring.lost), SN_U64, 0, (double)(SIZE_MAX / 4), SN_ZERO, 0},
+};
+
+/* The value of a field as a double, which has 53 bits: enough for all ranges. */
+static double sn_value(const unsigned char *field, sn_kind kind, size_t i)
 {
-    const ru_language *m = &s->run.checkpoint.language;
-    const tk_vocab *v = &e->model->vocab;
-    int32_t n = v->multilingual ? v->n_languages : 1, least = v->multilingual ? -1 : 0, i;
-    if (m->id < least || m->id >= n || m->rival < -1 || m->rival >= n ||
-        s->language < 0 || s->language >= n ||
-        !(s->language_probability >= 0.0f && s->language_probability <= 1.001f) ||
-        !(m->weight >= 0.0f && m->weight < 1e12f) ||
-        (!v->multilingual && m->weight > 0.0f)) {
-        return 0;
+    union {
+        int32_t i32;
+        uint32_t u32;
+        int64_t i64;
+        uint64_t u64;
+        float f32;
+        double f64;
+    } x;
+    size_t size = kind == SN_I32 || kind == SN_U32 || kind == SN_F32 ? 4 : 8;
+    memcpy(&x, field + i * size, size);
+    switch (kind) {
+    case SN_I32: return (double)x.i32;
+    case SN_U32: return (double)x.u32;
+    case SN_I64: return (double)x.i64;
+    case SN_U64: return (double)x.u64;
+    case SN_F32: return (double)x.f32;
+    default: return x.f64;
     }
-    for (i = 0; i < (int32_t)RU_LANGUAGES; i++) {
-        if (!(m->sums[i] >= 0.0f && m->sums[i] < 1e12f)) {
-            return 0;
-        }
-    }
-    return 1;
 }
 
 /* Number of samples from the recording's first to the last one read. */
@@ -30922,6 +31005,34 @@ static uint64_t sn_samples(const sn_state *s)
 {
     return s->at.frame * ML_HOP + (s->at.n_samples - ML_MARGIN) + s->at.n_ahead;
 }
+
+/* Whether all fields are in their ranges. */
+static int sn_are_in_range(const en_engine *e, const sn_state *s)
+{
+    const tk_vocab *v = &e->model->vocab;
+    double limit[SN_LIMITS] = {0.0};
+    size_t row, i;
+    limit[SN_END] = (double)(sn_samples(s) / (ML_RATE / 1000u));
+    limit[SN_LANGUAGES] = v->multilingual ? (double)v->n_languages : 1.0;
+    limit[SN_PREVIOUS] = (double)wd_previous_capacity(e->model);
+    limit[SN_CHANNELS] = (double)s->channels;
+    limit[SN_SPANS] = (double)s->speech.count;
+    limit[SN_STEPS] = (double)va_decided(s->voice.seen);
+    for (row = 0; row < sizeof sn_ranges / sizeof sn_ranges[0]; row++) {
+        const sn_range *r = &sn_ranges[row];
+        for (i = 0; i == 0 || i < r->count; i++) {
+            double x = sn_value((const unsigned char *)s + r->at, r->kind, i);
+            if (!(x >= r->least && x <= r->most + limit[r->of])) {
+                return 0;
+            }
+        }
+    }
+    /* An English-only model knows its language and has no sums. */
+    return v->multilingual || (s->run.checkpoint.language.id == 0 &&
+                               s->run.checkpoint.language.weight <= 0.0f);
+}
+
+/* ---- validation: what depends on several fields ---- */
 
 /* Whether the position of the source matches the samples: exactly, or within the length of the
  * resampler's window. */
@@ -30941,13 +31052,10 @@ static int sn_is_stream(const sn_state *s)
     a.rate = s->rate;
     a.channels = s->channels;
     a.channel = s->channel;
-    if (s->format > INT32_MAX || s->layout > UINT32_MAX || au_check(&a, NULL) != WNPU_OK ||
-        s->reader >> 1 != 0 ||
-        s->ended >> 1 != 0 || s->consumed > (uint64_t)1 << 56 || s->n_resampler > AU_WINDOW ||
-        s->real > s->n_resampler || s->n_raw > AU_RAW / (au_widths[s->format] * s->channels) ||
+    if (au_check(&a, NULL) != WNPU_OK || s->real > s->n_resampler ||
+        s->n_raw > AU_RAW / (au_widths[s->format] * s->channels) ||
         (!s->reader && (s->n_raw > 0 || s->consumed > s->frames)) || !sn_is_position(s) ||
         (s->reader && au_is_analysed(&a) && s->n_raw > au_interval_frames(&a)) ||
-        s->used_channel < WNPU_CHANNEL_MIX || s->used_channel >= (int64_t)s->channels ||
         (!au_mixes_channels(&a) && s->used_channel != s->channel) ||
         s->opposed > s->consumed + AU_RAW ||
         (s->scale != 0 && (!au_is_float(&a) ||
@@ -30990,17 +31098,14 @@ static int sn_are_confirmed(const en_engine *e, const sn_state *s)
     const ru_confirmed *c = &s->run.confirmed;
     const tk_vocab *v = &e->model->vocab;
     uint32_t i;
-    if (c->n > RU_MAX_PREFIX || c->n > c->n_shown || c->n_shown > c->n_said ||
-        c->n_said > SE_MAX_TOKENS ||
-        c->n > e->model->n_text_ctx / 4 || c->last_ms < 0 ||
+    if (c->n > c->n_shown || c->n_shown > c->n_said || c->n > e->model->n_text_ctx / 4 ||
         c->last_ms > c->until_ms || c->until_ms > c->point_ms ||
         (uint64_t)c->point_ms > s->voice.n_pushed / (ML_RATE / 1000u)) {
         return 0;
     }
     for (i = 0; i < c->n_said; i++) {
         if (c->tokens[i] < 0 || c->tokens[i] >= v->n_vocab ||
-            (c->tokens[i] >= v->eot && c->tokens[i] < v->timestamp0) ||
-            !(c->probability[i] >= 0.0f && c->probability[i] <= 1.0f)) {
+            (c->tokens[i] >= v->eot && c->tokens[i] < v->timestamp0)) {
             return 0;
         }
     }
@@ -31013,20 +31118,6 @@ static int sn_is_cut(const ru_audio *a, const ru_place *at)
     int64_t end = (int64_t)at->frame * 10 + ML_FRAMES * 10;
     return at->cut_ms == 0 || (at->cut_ms == INT64_MAX && a->batch > 0) ||
            (at->cut_ms > 0 && at->cut_ms <= end && at->cut_ms % VA_STEP_MS == 0);
-}
-
-/* Counts and times of the run so far, which are only reported. */
-static int sn_are_stats(const wnpu_stats *t)
-{
-    const double times[] = {t->total_ms, t->audio_in_ms, t->log_mel_ms, t->encoder_ms, t->cross_ms,
-                            t->decoder_ms, t->voice_ms};
-    size_t i;
-    for (i = 0; i < sizeof times / sizeof times[0]; i++) {
-        if (!(times[i] >= 0.0 && times[i] < 1e15)) {
-            return 0;
-        }
-    }
-    return t->speech_ms >= 0 && t->audio_ms >= 0 && t->unresolved_ms >= 0;
 }
 
 /* Whether losses are in order, and inside of what waits in the ring. */
@@ -31051,7 +31142,7 @@ static int sn_are_utterances(const ru_live *s, int64_t most)
     const ru_utterance *u = s->utterance, *said = &s->reported;
     int64_t end = said->t1_ms;
     size_t i;
-    if (s->n_utterances > RU_UTTERANCES || said->t0_ms < -1 || said->t0_ms > most ||
+    if (said->t0_ms < -1 || said->t0_ms > most ||
         said->t1_ms > most ||
         (said->t1_ms != -1 && (said->t0_ms < 0 || said->t1_ms <= said->t0_ms)) ||
         (said->t0_ms >= 0 && said->t1_ms == -1 &&
@@ -31070,12 +31161,11 @@ static int sn_are_utterances(const ru_live *s, int64_t most)
     return !s->speaking || s->n_utterances > 0;
 }
 
-/* Whether options and utterances of a live run are valid; decided: steps of the detector. */
-static int sn_is_live(const ru_live *s, uint64_t decided)
+/* Whether options and utterances of a live run are valid. */
+static int sn_is_live(const ru_live *s)
 {
-    return tt_check(s, NULL) == WNPU_OK && s->detect_only >> 1 == 0 &&
-           s->skip_late >> 1 == 0 && s->speaking >> 1 == 0 && s->step <= decided &&
-           s->same <= s->step && sn_are_utterances(s, (int64_t)s->step * VA_STEP_MS);
+    return tt_check(s, NULL) == WNPU_OK && s->same <= s->step &&
+           sn_are_utterances(s, (int64_t)s->step * VA_STEP_MS);
 }
 
 /* ---- validation: the ring, times and the store ---- */
@@ -31093,11 +31183,9 @@ static int sn_is_ring(const sn_state *state, size_t size, size_t frame)
         return memcmp(s, &none, sizeof none) == 0 &&
                memcmp(&state->run.live, &begin, sizeof begin) == 0;
     }
-    if (s->live != 1 || s->size != size || !state->reader || s->ended > 1 ||
-        s->frames > size / frame || size / frame < 1 || s->lost > SIZE_MAX / 4 ||
-        s->silent > s->passed || s->n_losses > RI_LOSSES || s->n_spans > RI_SPANS ||
-        s->delivered != state->consumed + state->n_raw || !sn_are_losses(s) ||
-        !sn_is_live(&state->run.live, va_decided(state->voice.seen))) {
+    if (s->size != size || !state->reader || s->frames > size / frame || size / frame < 1 ||
+        s->silent > s->passed || s->delivered != state->consumed + state->n_raw ||
+        !sn_are_losses(s) || !sn_is_live(&state->run.live)) {
         return 0;
     }
     for (i = 0; i < RI_SPANS; i++) {
@@ -31122,14 +31210,11 @@ static int sn_are_times(const ru_audio *a, const sn_state *s, const rs_ends *end
     uint64_t samples = sn_samples(s);
     int64_t base = (int64_t)at->frame * 10, end = (int64_t)(samples / (ML_RATE / 1000u));
     int64_t least = s->run.live.detect_only ? 0 : base;
-    return l->covered_ms == ends->ledger_ms && l->covered_ms >= least && l->covered_ms <= end &&
-           l->covered_text_ms >= least && l->covered_text_ms <= end && l->last_return_ms >= -1 &&
-           l->last_return_ms <= end && at->limit_ms >= -1 && at->limit_ms <= end &&
-           s->last_ms >= 0 && s->last_ms <= end &&
+    return l->covered_ms == ends->ledger_ms && l->covered_ms >= least &&
+           l->covered_text_ms >= least &&
            (ends->speech_ms % VA_STEP_MS == 0 || (s->ended && ends->speech_ms == end)) &&
            ends->speech_ms <= end && ends->text_ms <= end &&
-           s->at.spans_passed <= s->speech.count && sn_is_cut(a, at) &&
-           sn_are_stats(&s->run.checkpoint.stats) && s->run.checkpoint.stats.speech_ms <= end &&
+           sn_is_cut(a, at) &&
            s->voice.n_pushed <= samples &&
            (s->voice.n_pushed == 0 || s->voice.n_pushed >= at->frame * ML_HOP) &&
            va_is_valid_image(&s->voice, s->voice.n_pushed);
@@ -31191,13 +31276,10 @@ static int sn_is_valid(const ru_audio *a, const rs_store *st, const ri_ring *rin
     memcpy(&s, p, sizeof s);
     at = &s.at;
     p += sizeof s;
-    if (at->frame > (uint64_t)1 << 40 || at->n_samples < ML_MARGIN || at->n_samples > ML_SPAN ||
-        at->n_ahead > (at->n_samples < ML_SPAN ? 0 : a->capacity - ML_SPAN) || at->cut_ms < 0 ||
-        s.run.n_previous > wd_previous_capacity(e->model) || s.run.window > INT32_MAX / 2 ||
-        s.run.loop_cuts > INT32_MAX || s.at.detector_done >> 1 != 0 || s.voice.have > VA_BUFFER ||
-        (s.at.detector_done && (!s.ended || s.voice.open)) || s.task >> 1 != 0 || s.vad >> 1 != 0 ||
-        !sn_is_stream(&s) || !sn_are_languages(e, &s) || !sn_are_confirmed(e, &s) ||
-        !sn_is_store(&s, st, &store)) {
+    if (!sn_are_in_range(e, &s) ||
+        at->n_ahead > (at->n_samples < ML_SPAN ? 0 : a->capacity - ML_SPAN) ||
+        (at->detector_done && (!s.ended || s.voice.open)) || !sn_is_stream(&s) ||
+        !sn_are_confirmed(e, &s) || !sn_is_store(&s, st, &store)) {
         return 0;
     }
     frame = au_widths[s.format] * (size_t)s.channels;
