@@ -40,15 +40,19 @@ typedef struct settings {
     show_options show;
 } settings;
 
-/* Everything that the signal handler uses. */
+/* All that a recording needs. */
+typedef struct listening {
+    settings set;
+    wnpu_model *model;
+    recorder microphone;
+    source sound;
+    voice voices[SOURCE_SESSIONS];
+    display display;
+} listening;
+
+/* Of the file, because on_signal() can be passed nothing: everything that it uses. */
 static atomic_int ends, cancelled;
 static _Atomic(wnpu_session *) running[SOURCE_SESSIONS];
-
-static settings set;
-static wnpu_model *model;
-static recorder microphone;
-static source sound;
-static voice voices[SOURCE_SESSIONS];
 
 /* The first signal ends the sound, the second one the runs, and a third one the program. */
 static void on_signal(int number)
@@ -216,87 +220,89 @@ static int print_help(void *to, char *value)
 }
 
 /* Reads the command line. Returns 0, the exit status, or ARGS_END. */
-static int parse(int argc, char **argv)
+static int parse(settings *s, int argc, char **argv)
 {
     int status;
-    args_init(&table, &set);
-    wnpu_stream_params_init(&set.params, sizeof set.params);
-    status = args_parse(&table, &set, argc, argv);
-    if (status == 0 && set.model == NULL && optind < argc && strcmp(argv[optind], "-") != 0) {
-        set.model = argv[optind++];
+    args_init(&table, s);
+    wnpu_stream_params_init(&s->params, sizeof s->params);
+    status = args_parse(&table, s, argc, argv);
+    if (status == 0 && s->model == NULL && optind < argc && strcmp(argv[optind], "-") != 0) {
+        s->model = argv[optind++];
     }
     if (status == 0 && optind < argc && strcmp(argv[optind], "-") == 0) {
-        set.from_stdin = 1;
+        s->from_stdin = 1;
         optind++;
     }
-    if (status == 0 && (set.model == NULL || optind < argc)) {
-        status = complain(STATUS_FAILED, set.model == NULL ? "no model given; see --help"
-                                                           : "too many arguments; see --help");
+    if (status == 0 && (s->model == NULL || optind < argc)) {
+        status = complain(STATUS_FAILED, s->model == NULL ? "no model given; see --help"
+                                                         : "too many arguments; see --help");
     }
-    if (status == 0 && set.recorder != NULL && set.from_stdin) {
+    if (status == 0 && s->recorder != NULL && s->from_stdin) {
         status = complain(STATUS_FAILED, "sound comes from --recorder or from standard input; see "
                           "--help");
     }
-    if (status == 0 && set.two_callers && set.commands != NULL) {
+    if (status == 0 && s->two_callers && s->commands != NULL) {
         status = complain(STATUS_FAILED, "--speakers cannot be combined with --commands; see "
                           "--help");
     }
-    set.from_stdin |= set.recorder == NULL && !isatty(STDIN_FILENO);
+    s->from_stdin |= s->recorder == NULL && !isatty(STDIN_FILENO);
     return status;
 }
 
 /* ---- the runs ---- */
 
 /* Whether text is shown on a terminal, with a model that is quick enough to decode at each step. */
-static int is_watched(void)
+static int is_watched(const wnpu_model *model)
 {
     wnpu_model_info info = {.struct_size = sizeof info};
-    return isatty(STDOUT_FILENO) && !set.show.json &&
-           wnpu_model_get_info(model, &info) == WNPU_OK && info.n_audio_layer <= 6;
+    return isatty(STDOUT_FILENO) && wnpu_model_get_info(model, &info) == WNPU_OK &&
+           info.n_audio_layer <= 6;
 }
 
-static int open_model(void)
+static int open_model(listening *l)
 {
+    settings *s = &l->set;
     wnpu_error error = {0, ""};
     char why[512];
-    if (wnpu_model_open(&model, set.model, NULL, &error) != WNPU_OK) {
+    if (wnpu_model_open(&l->model, s->model, NULL, &error) != WNPU_OK) {
         return complain(STATUS_FAILED, "%s", error.message);
     }
-    if (!set.has_commit && set.commands == NULL && is_watched()) {
-        (void)set_param(&set, "commit_step_ms", COMMIT_MS);
+    if (!s->has_commit && s->commands == NULL && !s->show.json && is_watched(l->model)) {
+        (void)set_param(s, "commit_step_ms", COMMIT_MS);
     }
-    if (set.commands != NULL) {
-        set.show.commands = commands_open(model, set.commands, set.deadline_ms,
-                                          set.params.language, why);
-        if (set.show.commands == NULL) {
+    if (s->commands != NULL) {
+        s->show.commands = commands_open(l->model, s->commands, s->deadline_ms, s->params.language,
+                                         why);
+        if (s->show.commands == NULL) {
             return complain(STATUS_FAILED, "%s", why);
         }
     }
-    return set.output == NULL || file_open(set.output) == 0
-               ? 0 : complain(STATUS_FAILED, "%s: %s", set.output, strerror(errno));
+    return s->output == NULL || file_open(&l->display.file, s->output) == 0
+               ? 0 : complain(STATUS_FAILED, "%s: %s", s->output, strerror(errno));
 }
 
-static int open_sound(void)
+static int open_sound(listening *l)
 {
-    int fd = STDIN_FILENO, known_live = set.live || (!set.from_stdin && set.recorder == NULL);
-    const char *name = "standard input", *why = sound.in.why;
+    settings *s = &l->set;
+    int fd = STDIN_FILENO, known_live = s->live || (!s->from_stdin && s->recorder == NULL);
+    const char *name = "standard input", *why = l->sound.in.why;
     struct stat about;
-    if (!set.from_stdin) {
-        if (recorder_start(&microphone, set.recorder, &ends) != 0) {
-            return complain(STATUS_FAILED, microphone.why[0] != '\0' ? "nothing records: %s"
+    if (!s->from_stdin) {
+        if (recorder_start(&l->microphone, s->recorder, &ends) != 0) {
+            return complain(STATUS_FAILED, l->microphone.why[0] != '\0' ? "nothing records: %s"
                                 : "no recorder is installed%s; for example pulseaudio-utils, "
                                   "pipewire-bin, alsa-utils, ffmpeg and sox have one",
-                            microphone.why);
+                            l->microphone.why);
         }
-        fd = microphone.fd;
-        name = microphone.name;
+        fd = l->microphone.fd;
+        name = l->microphone.name;
         if (isatty(STDERR_FILENO)) {
             (void)complain(0, "%s records; Ctrl-C ends it", name);
         }
     }
-    set.skip_late = fstat(fd, &about) != 0 || !S_ISREG(about.st_mode);
-    if (source_open(&sound, fd, set.has_raw ? &set.raw : NULL, known_live, &ends) == 0) {
-        sound.keep = set.show.commands;
+    s->skip_late = fstat(fd, &about) != 0 || !S_ISREG(about.st_mode);
+    if (source_open(&l->sound, fd, s->has_raw ? &s->raw : NULL, known_live, &ends) == 0) {
+        l->sound.keep = s->show.commands;
         return 0;
     }
     if (ends) {
@@ -308,22 +314,23 @@ static int open_sound(void)
 }
 
 /* Opens session i, and its stream. */
-static int open_voice(int i)
+static int open_voice(listening *l, int i)
 {
-    const wnpu_audio *a = &sound.in.audio;
+    const wnpu_audio *a = &l->sound.in.audio;
     const uint64_t second = (uint64_t)wnpu_frame_bytes(a) * a->rate, most = (uint64_t)16 << 20;
     wnpu_config config;
     wnpu_stream_options options;
     wnpu_error error = {0, ""};
-    voice *v = &voices[i];
+    settings *s = &l->set;
+    voice *v = &l->voices[i];
     wnpu_config_init(&config, sizeof config);
-    config.threads = (uint32_t)set.threads;
-    config.stream_bytes = second * (uint64_t)set.buffer_s;
+    config.threads = (uint32_t)s->threads;
+    config.stream_bytes = second * (uint64_t)s->buffer_s;
     if (config.stream_bytes > most) { /* a second of 256 channels is more */
         config.stream_bytes = most > second / 5 ? most : second / 5;
     }
-    list_make_room(&config, set.hotwords.bytes);
-    if (wnpu_session_open(&v->session, model, &config, NULL, 0, &error) != WNPU_OK) {
+    list_make_room(&config, s->hotwords.bytes);
+    if (wnpu_session_open(&v->session, l->model, &config, NULL, 0, &error) != WNPU_OK) {
         return complain(STATUS_FAILED, "%s", error.message);
     }
     wnpu_stream_options_init(&options, sizeof options);
@@ -331,27 +338,27 @@ static int open_voice(int i)
     options.rate = a->rate;
     options.channels = a->channels;
     options.layout = a->layout;
-    options.channel = set.two_callers ? i : WNPU_CHANNEL_MIX;
-    options.detect_only = set.commands != NULL;
-    options.skip_late = set.skip_late;
-    v->speaker = set.params.speaker = set.two_callers ? i + 1 : 0;
-    if (wnpu_stream_begin(v->session, &set.params, &options) != WNPU_OK) {
+    options.channel = s->two_callers ? i : WNPU_CHANNEL_MIX;
+    options.detect_only = s->commands != NULL;
+    options.skip_late = s->skip_late;
+    v->speaker = s->params.speaker = s->two_callers ? i + 1 : 0;
+    if (wnpu_stream_begin(v->session, &s->params, &options) != WNPU_OK) {
         return complain(STATUS_FAILED, "%s", wnpu_session_error(v->session));
     }
-    sound.session[sound.n_sessions++] = v->session;
+    l->sound.session[l->sound.n_sessions++] = v->session;
     atomic_store(&running[i], v->session);
     return 0;
 }
 
-static int open_voices(void)
+static int open_voices(listening *l)
 {
-    int i, n = set.two_callers ? (int)sound.in.audio.channels : 1, status = 0;
+    int i, n = l->set.two_callers ? (int)l->sound.in.audio.channels : 1, status = 0;
     if (n > SOURCE_SESSIONS) {
         return complain(STATUS_FAILED, "--speakers channels: there are %d channels, and at most %d "
                         "are possible", n, SOURCE_SESSIONS);
     }
     for (i = 0; i < n && status == 0; i++) {
-        status = open_voice(i);
+        status = open_voice(l, i);
     }
     return status;
 }
@@ -369,13 +376,13 @@ static int failed_run(const voice *v, int status)
 }
 
 /* Decodes what is due. */
-static int step(voice *v)
+static int step(display *d, voice *v)
 {
     uint32_t events;
     int status;
     do {
         status = wnpu_stream_step(v->session, &events);
-        if (show(v, events, 0) != 0) {
+        if (show(d, v, events, 0) != 0) {
             return cannot_write();
         }
     } while (status == WNPU_OK && (events & WNPU_EVENT_MORE));
@@ -383,126 +390,127 @@ static int step(voice *v)
 }
 
 /* Decodes the rest. */
-static int finish(voice *v)
+static int finish(display *d, voice *v)
 {
     int status;
     (void)wnpu_stream_end(v->session);
-    status = step(v);
+    status = step(d, v);
     if (status != 0) {
         return status;
     }
-    if (show(v, 0, 1) != 0) {
+    if (show(d, v, 0, 1) != 0) {
         return cannot_write();
     }
     status = wnpu_stream_finish(v->session);
-    if (show_end(v) != 0) {
+    if (show_end(d, v) != 0) {
         return cannot_write();
     }
     return status < 0 ? failed_run(v, status) : 0;
 }
 
 /* Whether nobody speaks, and all that was said is final. */
-static int is_quiet(void)
+static int is_quiet(const listening *l)
 {
     wnpu_live live = {.struct_size = sizeof live};
-    int i, quiet = set.params.vad != 0;
-    for (i = 0; i < sound.n_sessions && quiet; i++) {
-        quiet = wnpu_get_live(voices[i].session, &live) == WNPU_OK && !live.speaking &&
+    int i, quiet = l->set.params.vad != 0;
+    for (i = 0; i < l->sound.n_sessions && quiet; i++) {
+        quiet = wnpu_get_live(l->voices[i].session, &live) == WNPU_OK && !live.speaking &&
                 live.text_length == 0 && (live.utterance_t0_ms < 0 || live.utterance_t1_ms >= 0);
     }
     return quiet;
 }
 
-static int run(void)
+static int run(listening *l)
 {
     char hint[256];
     int i, goes_on = 1, status = 0;
     while (goes_on && status == 0) {
-        goes_on = source_wait(&sound, is_quiet());
-        if (source_hint(&sound, hint)[0] != '\0') {
+        goes_on = source_wait(&l->sound, is_quiet(l));
+        if (source_hint(&l->sound, hint)[0] != '\0') {
             (void)complain(0, "%s", hint);
         }
-        for (i = 0; i < sound.n_sessions && status == 0; i++) {
-            status = goes_on ? step(&voices[i]) : finish(&voices[i]);
+        for (i = 0; i < l->sound.n_sessions && status == 0; i++) {
+            voice *v = &l->voices[i];
+            status = goes_on ? step(&l->display, v) : finish(&l->display, v);
         }
-        terminal_refresh();
+        terminal_refresh(&l->display.terminal);
     }
     return status;
 }
 
 /* Speech without text is no silence: its length is told. (Losses have been told already.) */
-static int judge_text(int status)
+static int judge_text(const listening *l, int status)
 {
     int64_t missing_ms = 0;
     wnpu_ledger_span span;
     size_t k;
     int i;
-    for (i = 0; i < sound.n_sessions; i++) {
-        for (k = 0; wnpu_get_ledger_span(voices[i].session, k, &span) == WNPU_OK; k++) {
+    for (i = 0; i < l->sound.n_sessions; i++) {
+        for (k = 0; wnpu_get_ledger_span(l->voices[i].session, k, &span) == WNPU_OK; k++) {
             missing_ms += span.reason == WNPU_REASON_NO_TEXT ? span.t1_ms - span.t0_ms : 0;
         }
     }
-    return status == 0 && missing_ms > 0 && set.commands == NULL
+    return status == 0 && missing_ms > 0 && l->set.commands == NULL
                ? complain(STATUS_INCOMPLETE, "%.1f s of speech have no text",
                           (double)missing_ms / 1e3)
                : status;
 }
 
 /* What was wrong with the sound. */
-static int judge_sound(int status)
+static int judge_sound(listening *l, int status)
 {
-    int cut = input_finish(&sound.in) == INPUT_CUT;
-    if (status == 0 && (cut || sound.failed)) {
-        status = complain(STATUS_FAILED, "the sound ended early: %s", cut ? sound.in.why
+    int cut = input_finish(&l->sound.in) == INPUT_CUT;
+    if (status == 0 && (cut || l->sound.failed)) {
+        status = complain(STATUS_FAILED, "the sound ended early: %s", cut ? l->sound.in.why
                           : "reading failed");
     }
     return status;
 }
 
-static void close_all(void)
+static void close_all(listening *l)
 {
     int i;
-    commands_close(set.show.commands);
+    commands_close(l->set.show.commands);
     for (i = 0; i < SOURCE_SESSIONS; i++) {
         atomic_store(&running[i], NULL);
-        wnpu_session_close(voices[i].session);
+        wnpu_session_close(l->voices[i].session);
     }
-    wnpu_model_close(model);
-    list_free(&set.hotwords);
-    source_close(&sound);
-    file_close();
+    wnpu_model_close(l->model);
+    list_free(&l->set.hotwords);
+    source_close(&l->sound);
+    file_close(&l->display.file);
 }
 
 int main(int argc, char **argv)
 {
+    listening l = {.microphone = {.child = -1, .fd = -1}, .display.file.fd = -1};
     int status;
     platform_start(&argc, &argv);
-    microphone.child = microphone.fd = -1;
-    status = parse(argc, argv);
+    status = parse(&l.set, argc, argv);
     if (status != 0) {
         return status > 0 ? status : 0;
     }
     platform_catch(on_signal);
-    status = open_model();
-    status = status == 0 ? open_sound() : status;
-    status = status == 0 ? open_voices() : status;
+    status = open_model(&l);
+    status = status == 0 ? open_sound(&l) : status;
+    status = status == 0 ? open_voices(&l) : status;
     if (status == 0) {
-        show_begin(&set.show);
-        if (source_start(&sound) != 0) {
+        show_begin(&l.display, &l.set.show);
+        if (source_start(&l.sound) != 0) {
             status = complain(STATUS_FAILED, "no thread can be started");
         } else {
-            status = run();
+            status = run(&l);
             ends |= status != 0;       /* also where ffmpeg waits for more */
-            source_stop(&sound);
-            status = judge_text(judge_sound(status));
+            source_stop(&l.sound);
+            status = judge_text(&l, judge_sound(&l, status));
         }
     }
-    if (microphone.child > 0) {
-        recorder_stop(&microphone);
-        if (recorder_close(&microphone) != 0 && status == 0 && !ends) {
-            status = complain(STATUS_FAILED, "the recorder has ended: %s", microphone.why);
+    if (l.microphone.child > 0) {
+        recorder_stop(&l.microphone);
+        if (recorder_close(&l.microphone) != 0 && status == 0 && !ends) {
+            status = complain(STATUS_FAILED, "the recorder has ended: %s", l.microphone.why);
         }
     }
-    close_all();
+    close_all(&l);
     return status;
 }

@@ -5,6 +5,8 @@
 #define LISTEN_SHOW_H
 
 #include "commands.h"
+#include "listen_file.h"
+#include "terminal.h"
 #include "whisper_npu.h"
 
 /* A live run. */
@@ -20,11 +22,22 @@ typedef struct show_options {
     commands *commands;       /* show which phrase each utterance was, in place of its text */
 } show_options;
 
-void show_begin(const show_options *options);
+/* Where text goes. */
+typedef struct display {
+    const show_options *options;
+    terminal terminal;
+    text_file file;
+    int failed;               /* something could not be written */
+    char line[1 << 16];       /* that is made; a segment's text is shorter */
+} display;
+
+/* To be called before the first text. The file may be open; the rest of *d is 0. options must
+ * remain valid. */
+void show_begin(display *d, const show_options *options);
 /* Shows what is new after a step that reported these events. last: the sound has ended. Returns 0,
  * or -1 if it cannot be written. */
-int show(voice *v, uint32_t events, int last);
+int show(display *d, voice *v, uint32_t events, int last);
 /* The same at the end of the run: there is no tentative text any more. */
-int show_end(voice *v);
+int show_end(display *d, voice *v);
 
 #endif

@@ -14,14 +14,6 @@
 #include <termios.h>
 #include <unistd.h>
 
-enum { MOST_ROWS = 64, MOST_BYTES = 4096 };
-
-/* The dimmed text as it is shown. */
-static char shown[MOST_BYTES];
-static int row_columns[MOST_ROWS];     /* columns that its rows occupy */
-static int n_rows, shown_width;
-static size_t n_plain;                 /* bytes at its beginning that are not dimmed */
-
 static int columns_of(const char *text, size_t n)
 {
     int columns = 0;
@@ -33,17 +25,17 @@ static int columns_of(const char *text, size_t n)
 }
 
 /* Removes the dimmed text. A terminal that became narrower has divided its rows again. */
-static void clear_rows(int columns)
+static void clear_rows(terminal *t, int columns)
 {
     int i, rows = 0;
-    for (i = 0; i < n_rows; i++) {
-        rows += row_columns[i] > columns ? (row_columns[i] + columns - 1) / columns : 1;
+    for (i = 0; i < t->n_rows; i++) {
+        rows += t->row_columns[i] > columns ? (t->row_columns[i] + columns - 1) / columns : 1;
     }
     printf("\r\033[2K");
     for (; rows > 1; rows--) {
         printf("\033[A\033[2K");
     }
-    n_rows = 0;
+    t->n_rows = 0;
 }
 
 /* Columns and rows of the terminal. */
@@ -79,24 +71,24 @@ static size_t word_of(const char *text)
 /* Divides text into rows with fewer than `columns` columns, if characters are narrower, and prints
  * those from number `first` on, dimmed from `dim` on. What they occupy is noted in row_columns.
  * Returns the number of all rows. */
-static int print_rows(const char *text, const char *dim, int columns, int first)
+static int print_rows(terminal *t, const char *text, const char *dim, int columns, int first)
 {
     int at = 0, dimmed = 0, row = *text != '\0';
     size_t n;
-    for (n_rows = row > first; *text != '\0'; text += n) {
+    for (t->n_rows = row > first; *text != '\0'; text += n) {
         n = word_of(text);
         n = columns_of(text, n) < columns ? n : step_of(text); /* too long: a character of it */
         if (at > 0 && at + columns_of(text, n) >= columns) {
-            printf("%s", n_rows > 0 ? "\n" : "");
+            printf("%s", t->n_rows > 0 ? "\n" : "");
             row++;
-            n_rows += row > first && n_rows < MOST_ROWS;
+            t->n_rows += row > first && t->n_rows < TERMINAL_ROWS;
             at = 0;
             n -= *text == ' ';
             text += *text == ' ';
         }
         at += columns_of(text, n);
-        if (n_rows > 0) {
-            row_columns[n_rows - 1] = at;
+        if (t->n_rows > 0) {
+            t->row_columns[t->n_rows - 1] = at;
             printf("%s%.*s", dim != NULL && text >= dim && !dimmed ? "\033[2m" : "", (int)n, text);
             dimmed |= dim != NULL && text >= dim;
         }
@@ -104,58 +96,58 @@ static int print_rows(const char *text, const char *dim, int columns, int first)
     return row;
 }
 
-void terminal_print(const char *text)
+void terminal_print(terminal *t, const char *text)
 {
     int rows;
-    terminal_show("");
+    terminal_show(t, "");
     if (isatty(1)) {
-        (void)print_rows(text, NULL, size_of(&rows), 0);
-        n_rows = 0;
+        (void)print_rows(t, text, NULL, size_of(&rows), 0);
+        t->n_rows = 0;
         printf("\n");
     } else {
         printf("%s\n", text);
     }
 }
 
-void terminal_show(const char *text)
+void terminal_show(terminal *t, const char *text)
 {
-    terminal_show_behind(0, text);
+    terminal_show_behind(t, 0, text);
 }
 
-void terminal_show_behind(size_t bytes, const char *text)
+void terminal_show_behind(terminal *t, size_t bytes, const char *text)
 {
     int rows, columns = size_of(&rows), n;
     size_t cut;
     if (!isatty(1)) {
         return;
     }
-    clear_rows(columns);
-    if (text != shown) {
-        cut = strlen(text) < sizeof shown ? 0 : strlen(text) - sizeof shown + 1;
+    clear_rows(t, columns);
+    if (text != t->shown) {
+        cut = strlen(text) < sizeof t->shown ? 0 : strlen(text) - sizeof t->shown + 1;
         for (; (text[cut] & 0xc0) == 0x80; cut++) {
         }
-        (void)snprintf(shown, sizeof shown, "%s", text + cut);
-        n_plain = bytes > cut ? bytes - cut : 0;
+        (void)snprintf(t->shown, sizeof t->shown, "%s", text + cut);
+        t->n_plain = bytes > cut ? bytes - cut : 0;
     }
-    shown_width = columns;
-    rows = rows < MOST_ROWS ? rows : MOST_ROWS;
-    n = print_rows(shown, shown + n_plain, columns, INT_MAX);
-    (void)print_rows(shown, shown + n_plain, columns, n > rows ? n - rows : 0);
+    t->width = columns;
+    rows = rows < TERMINAL_ROWS ? rows : TERMINAL_ROWS;
+    n = print_rows(t, t->shown, t->shown + t->n_plain, columns, INT_MAX);
+    (void)print_rows(t, t->shown, t->shown + t->n_plain, columns, n > rows ? n - rows : 0);
     printf("\033[0m");
 }
 
-void terminal_refresh(void)
+void terminal_refresh(terminal *t)
 {
     int rows;
-    if (n_rows > 0 && size_of(&rows) != shown_width) {
-        terminal_show_behind(n_plain, shown);
+    if (t->n_rows > 0 && size_of(&rows) != t->width) {
+        terminal_show_behind(t, t->n_plain, t->shown);
         (void)fflush(stdout);
     }
 }
 
 /* ---- what is typed ---- */
 
-static struct termios before;
+static struct termios before;      /* of the file, because exit() passes nothing to restore() */
 
 static void restore(void)
 {
@@ -167,7 +159,7 @@ static void restore(void)
 void terminal_open(void)
 {
     struct termios now;
-    (void)setvbuf(stdout, NULL, _IOFBF, 4 * MOST_BYTES); /* text is replaced at once */
+    (void)setvbuf(stdout, NULL, _IOFBF, 4 * TERMINAL_BYTES); /* text is replaced at once */
     if (!isatty(1) || tcgetpgrp(1) != getpgrp() || tcgetattr(1, &before) != 0) {
         return;
     }

@@ -545,15 +545,16 @@ int main(void)
         "\343\201\250\343\201\252\343\201\253\343\201\254\343\201\255\343\201\256\343\201\257"
         "\343\201\262\343\201\265\343\201\270\343\201\273\343\201\276\343\201\277\343\202\200";
     static const char *const narrow = "a b cc ddd eeee fffff gggggg hhhhhhh iiiiiiii jjjjjjjjj kkkkkkkkkk";
-    terminal_print("first");
-    terminal_show(narrow);
-    terminal_show(wide);
-    terminal_show(narrow);
-    terminal_print(wide);
-    terminal_show(wide);
-    terminal_print(narrow);
-    terminal_show(narrow);
-    terminal_print("last");
+    static terminal t;
+    terminal_print(&t, "first");
+    terminal_show(&t, narrow);
+    terminal_show(&t, wide);
+    terminal_show(&t, narrow);
+    terminal_print(&t, wide);
+    terminal_show(&t, wide);
+    terminal_print(&t, narrow);
+    terminal_show(&t, narrow);
+    terminal_print(&t, "last");
     return 0;
 }
 PROGRAM
@@ -685,18 +686,19 @@ test_resize() {
 #include <unistd.h>
 int main(int argc, char **argv)
 {
+    static terminal t;
     int i;
     signal(SIGINT, SIG_IGN);
     terminal_open();
     for (i = 0; i < 40; i++)
-        terminal_print("first");
-    terminal_show("aaaa bbbb cccc dddd eeee ffff gggg hhhh iiii jjjj kkkk llll");
+        terminal_print(&t, "first");
+    terminal_show(&t, "aaaa bbbb cccc dddd eeee ffff gggg hhhh iiii jjjj kkkk llll");
     fflush(stdout);
     while (argc > 1 && access(argv[1], F_OK) != 0) {
-        terminal_refresh();
+        terminal_refresh(&t);
         poll(NULL, 0, 10);
     }
-    terminal_print("last");
+    terminal_print(&t, "last");
     return 0;
 }
 PROGRAM
