@@ -16,7 +16,6 @@
 #define COLUMN 28 /* of the meanings */
 #define WIDTH 90
 #define FIRST 256 /* what getopt_long() returns for the first row; the letters are before */
-#define MOST 64   /* rows of a table */
 
 __attribute__((format(printf, 2, 3)))
 static int complain(const args_table *table, const char *format, ...)
@@ -46,6 +45,9 @@ static int take(const args_table *table, const args_row *row, void *to, char *va
     static const int on = 1;
     char *end, *field = (char *)to + row->at;
     long n;
+    if (table->take != NULL) {
+        return table->take(to, row, value);
+    }
     switch (row->type) {
     case ARGS_FLAG: memcpy(field, &on, sizeof on); return 0;
     case ARGS_TEXT: memcpy(field, &value, sizeof value); return 0;
@@ -74,10 +76,10 @@ static const args_row *find(const args_table *table, int found)
 
 int args_parse(const args_table *table, void *to, int argc, char **argv)
 {
-    struct option known[MOST + 1];
-    char letters[2 * MOST + 2] = ":"; /* a missing value is reported as such */
+    struct option known[ARGS_MOST + 1];
+    char letters[2 * ARGS_MOST + 2] = ":"; /* a missing value is reported as such */
     size_t i, used = 1;
-    int found, status = table->n_rows <= MOST ? 0 : complain(table, "too many rows");
+    int found, status = table->n_rows <= ARGS_MOST ? 0 : complain(table, "too many rows");
     memset(known, 0, sizeof known);
     for (i = 0; i < table->n_rows && status == 0; i++) {
         const args_row *row = &table->rows[i];

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 
+#define ARGS_MOST 160 /* rows of a table */
 #define ARGS_END (-1) /* the program is to end with status 0, after --help */
 
 typedef enum args_type {
@@ -15,6 +16,12 @@ typedef enum args_type {
     ARGS_NUMBER,              /* a whole number from low to high, for the long at `at` */
     ARGS_TEXT                 /* a string, for the const char * at `at` */
 } args_type;
+
+/* Members of a row for a field of a structure. */
+#define ARGS_FLAG_AT(structure, field) .type = ARGS_FLAG, .at = offsetof(structure, field)
+#define ARGS_TEXT_AT(structure, field) .type = ARGS_TEXT, .at = offsetof(structure, field)
+#define ARGS_NUMBER_AT(structure, field, least, most) \
+    .type = ARGS_NUMBER, .at = offsetof(structure, field), .low = least, .high = most
 
 typedef struct args_row {
     const char *name;         /* without "--" */
@@ -34,6 +41,8 @@ typedef struct args_table {
     const char *program;      /* begins its messages */
     const args_row *rows;
     size_t n_rows;
+    /* Takes every option, in place of what its row says; the same results. NULL: none. */
+    int (*take)(void *to, const args_row *row, char *value);
 } args_table;
 
 /* Sets the numbers of *to that have a start. */

@@ -141,13 +141,8 @@ static int take_raw(void *to, char *value)
 
 static int print_help(void *to, char *value);
 
-#define AT(field) offsetof(settings, field)
-#define NUMBER(field, least, most) .type = ARGS_NUMBER, .at = AT(field), .low = least, .high = most
-#define TEXT(field) .type = ARGS_TEXT, .at = AT(field)
-#define FLAG(field) .type = ARGS_FLAG, .at = AT(field)
-
 static const args_row rows[] = {
-    {.name = "model", .letter = 'm', .value = "FILE", TEXT(model),
+    {.name = "model", .letter = 'm', .value = "FILE", ARGS_TEXT_AT(settings, model),
      .meaning = "the model, in place of MODEL"},
     {.name = "language", .letter = 'l', .value = "LANG", .take = take_language,
      .otherwise = "detected",
@@ -158,9 +153,10 @@ static const args_row rows[] = {
      .meaning = "text that could come before: spelling and style follow it"},
     {.name = "hotwords", .value = "LIST", .take = take_hotwords,
      .meaning = "words to expect, separated by commas, or @FILE with one per line"},
-    {.name = "commands", .value = "FILE", TEXT(commands),
+    {.name = "commands", .value = "FILE", ARGS_TEXT_AT(settings, commands),
      .meaning = "tell which of the phrases in FILE, one per line, each utterance was"},
-    {.name = "deadline", .value = "MS", NUMBER(deadline_ms, 1, 3600000), .start = 1000,
+    {.name = "deadline", .value = "MS",
+     ARGS_NUMBER_AT(settings, deadline_ms, 1, 3600000), .start = 1000,
      .meaning = "longest time to find out which of --commands it was"},
     {.name = "speakers", .value = "channels", .take = take_speakers,
      .meaning = "each channel has a speaker of its own, as in calls"},
@@ -168,29 +164,29 @@ static const args_row rows[] = {
      .otherwise = COMMIT_MS " on a terminal with tiny and base models, else off",
      .meaning = "make words final at steps of this length, 200 to 10000, or off: at the end of "
          "their phrase"},
-    {.name = "times", FLAG(show.times),
+    {.name = "times", ARGS_FLAG_AT(settings, show.times),
      .meaning = "begin lines with the time of their text"},
-    {.name = "json", FLAG(show.json),
+    {.name = "json", ARGS_FLAG_AT(settings, show.json),
      .meaning = "one line of JSON for each event"},
-    {.name = "output", .letter = 'o', .value = "FILE", TEXT(output),
+    {.name = "output", .letter = 'o', .value = "FILE", ARGS_TEXT_AT(settings, output),
      .meaning = "append final text to FILE, too; a crash loses none of it"},
-    {.name = "threads", .letter = 't', .value = "N", NUMBER(threads, 1, 64),
+    {.name = "threads", .letter = 't', .value = "N", ARGS_NUMBER_AT(settings, threads, 1, 64),
      .otherwise = "one per CPU, at most 8",
      .meaning = "threads"},
     {.name = "raw", .value = "FORMAT[,RATE[,CHANNELS]]", .take = take_raw,
      .meaning = "standard input is samples: u8, s16le, s24le, s32le, f32le, f64le, alaw or mulaw; "
          "16000 Hz and 1 channel if not given"},
-    {.name = "recorder", .value = "COMMAND", TEXT(recorder),
+    {.name = "recorder", .value = "COMMAND", ARGS_TEXT_AT(settings, recorder),
      .meaning = "record with this"},
-    {.name = "live", FLAG(live),
+    {.name = "live", ARGS_FLAG_AT(settings, live),
      .meaning = "the source cannot wait; found out by its pace if not given"},
-    {.name = "buffer", .value = "SECONDS", NUMBER(buffer_s, 1, 600), .start = 60,
+    {.name = "buffer", .value = "SECONDS", ARGS_NUMBER_AT(settings, buffer_s, 1, 600), .start = 60,
      .meaning = "sound that can wait to be decoded"},
     {.name = "help", .letter = 'h', .take = print_help,
      .meaning = "print this text, and exit"}
 };
 
-static const args_table table = {"listen", rows, sizeof rows / sizeof rows[0]};
+static const args_table table = {"listen", rows, sizeof rows / sizeof rows[0], NULL};
 
 static int print_help(void *to, char *value)
 {

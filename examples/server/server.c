@@ -141,19 +141,15 @@ static int print_version(void *options, char *value)
 
 static int print_help(void *options, char *value);
 
-#define AT(field) offsetof(server_options, field)
-#define NUMBER(field, least, most) .type = ARGS_NUMBER, .at = AT(field), .low = least, .high = most
-#define TEXT(field) .type = ARGS_TEXT, .at = AT(field)
-#define FLAG(field) .type = ARGS_FLAG, .at = AT(field)
-
 static const args_row rows[] = {
     {.name = "model", .value = "[NAME=]FILE", .take = add_model,
      .meaning = "Whisper model: a ggml file, or a pack made by build/pack. Can be repeated: "
          "clients choose by NAME (the file's, without extension, if not given), and get the first "
          "for other names. The others are loaded when needed"},
-    {.name = "name", .value = "NAME", TEXT(name),
+    {.name = "name", .value = "NAME", ARGS_TEXT_AT(server_options, name),
      .meaning = "name of the first model for clients"},
-    {.name = "idle-unload", .value = "SECONDS", NUMBER(idle_s, 1, 1000000), .otherwise = "never",
+    {.name = "idle-unload", .value = "SECONDS",
+     ARGS_NUMBER_AT(server_options, idle_s, 1, 1000000), .otherwise = "never",
      .meaning = "unload models that nobody has used for this time"},
     {.name = "listen", .value = "ADDR:PORT", .take = set_listen, .otherwise = "127.0.0.1:9004",
      .meaning = "or PORT alone for 127.0.0.1; 0.0.0.0:9004 for other machines, too, [::1]:9004 for "
@@ -163,57 +159,63 @@ static const args_row rows[] = {
          "keys"},
     {.name = "api-key", .value = "KEY", .take = read_key,
      .meaning = "ask clients for this key, as Bearer token; @FILE reads it from a file"},
-    {.name = "certificate", .value = "FILE", TEXT(certificate),
+    {.name = "certificate", .value = "FILE", ARGS_TEXT_AT(server_options, certificate),
      .meaning = "serve HTTPS, with this certificate and its chain (PEM); a new one at its place is "
          "noticed, and SIGHUP reads it anew. Needs OpenSSL"},
-    {.name = "key", .value = "FILE", TEXT(tls_key),
+    {.name = "key", .value = "FILE", ARGS_TEXT_AT(server_options, tls_key),
      .meaning = "the certificate's key (PEM)"},
-    {.name = "cors", .value = "ORIGIN", TEXT(http.cors), .otherwise = "none",
+    {.name = "cors", .value = "ORIGIN",
+     ARGS_TEXT_AT(server_options, http.cors), .otherwise = "none",
      .meaning = "pages of this origin may use the server; *: any"},
     {.name = "host", .value = "NAME", .take = add_host,
      .meaning = "a name that clients may call this server by, such as the one that a proxy has; "
          "can be repeated. Addresses, names of the local network and, with --api-key, all names "
          "may be used without it"},
-    {.name = "sessions", .value = "N", NUMBER(sessions, 1, 64), .start = 1,
+    {.name = "sessions", .value = "N", ARGS_NUMBER_AT(server_options, sessions, 1, 64), .start = 1,
      .meaning = "requests that are computed at the same time, for all models"},
-    {.name = "queue", .value = "N", NUMBER(queue, 0, 1000), .start = 16,
+    {.name = "queue", .value = "N", ARGS_NUMBER_AT(server_options, queue, 0, 1000), .start = 16,
      .meaning = "requests that wait for a session; more are refused with status 503"},
-    {.name = "jobs", .value = "N", NUMBER(jobs, 1, 1000), .start = 16,
+    {.name = "jobs", .value = "N", ARGS_NUMBER_AT(server_options, jobs, 1, 1000), .start = 16,
      .meaning = "requests whose clients do not wait, with those whose result is kept"},
-    {.name = "keep-results", .value = "SECONDS", NUMBER(keep_s, 1, 1000000), .start = 3600,
+    {.name = "keep-results", .value = "SECONDS",
+     ARGS_NUMBER_AT(server_options, keep_s, 1, 1000000), .start = 3600,
      .meaning = "time for such a result"},
-    {.name = "threads", .value = "N", NUMBER(threads, 1, 64),
+    {.name = "threads", .value = "N", ARGS_NUMBER_AT(server_options, threads, 1, 64),
      .otherwise = "one per CPU, at most 8",
      .meaning = "threads of all sessions together"},
-    {.name = "max-mb", .value = "N", NUMBER(max_mb, 1, 100000), .start = 25,
+    {.name = "max-mb", .value = "N", ARGS_NUMBER_AT(server_options, max_mb, 1, 100000), .start = 25,
      .meaning = "largest upload in MiB"},
-    {.name = "max-minutes", .value = "N", NUMBER(max_minutes, 1, 100000), .start = 300,
+    {.name = "max-minutes", .value = "N",
+     ARGS_NUMBER_AT(server_options, max_minutes, 1, 100000), .start = 300,
      .meaning = "longest recording in minutes"},
-    {.name = "upload-timeout", .value = "SECONDS", NUMBER(upload_s, 1, 1000000), .start = 120,
+    {.name = "upload-timeout", .value = "SECONDS",
+     ARGS_NUMBER_AT(server_options, upload_s, 1, 1000000), .start = 120,
      .meaning = "longest time for an upload"},
-    {.name = "timeout", .value = "SECONDS", NUMBER(timeout_s, 1, 1000000), .start = 3600,
+    {.name = "timeout", .value = "SECONDS",
+     ARGS_NUMBER_AT(server_options, timeout_s, 1, 1000000), .start = 3600,
      .meaning = "longest time for a request, with the wait in the queue; also for a realtime "
          "connection without an event"},
-    {.name = "grace", .value = "SECONDS", NUMBER(grace_s, 0, 1000000), .start = 30,
+    {.name = "grace", .value = "SECONDS",
+     ARGS_NUMBER_AT(server_options, grace_s, 0, 1000000), .start = 30,
      .meaning = "time for running requests after SIGTERM"},
-    {.name = "connections", .value = "N", NUMBER(connections, 1, 1000),
+    {.name = "connections", .value = "N", ARGS_NUMBER_AT(server_options, connections, 1, 1000),
      .otherwise = "sessions + queue + 16",
      .meaning = "connections served at a time"},
     {.name = "set", .value = "NAME=VALUE", .take = set_parameter,
      .meaning = "default of a run parameter, such as beam=5; transcribe --list-options and "
          "whisper_npu.h describe them. Can be repeated"},
-    {.name = "npu", .value = "PACK", TEXT(npu),
+    {.name = "npu", .value = "PACK", ARGS_TEXT_AT(server_options, npu),
      .meaning = "use an AMD XDNA NPU with the kernels in directory PACK, or auto"},
-    {.name = "require-npu", FLAG(config.require_accel),
+    {.name = "require-npu", ARGS_FLAG_AT(server_options, config.require_accel),
      .meaning = "fail rather than let the CPU do the NPU's part"},
-    {.name = "verbose", FLAG(http.verbose),
+    {.name = "verbose", ARGS_FLAG_AT(server_options, http.verbose),
      .meaning = "print a line for each request to standard error, not only for those that were "
          "refused or failed"},
     {.name = "help", .take = print_help, .meaning = "print this text, and exit"},
     {.name = "version", .take = print_version, .meaning = "print the version, and exit"}
 };
 
-static const args_table table = {"server", rows, sizeof rows / sizeof rows[0]};
+static const args_table table = {"server", rows, sizeof rows / sizeof rows[0], NULL};
 
 static int print_help(void *options, char *value)
 {
@@ -357,7 +359,13 @@ static void start_jobs(const server_options *o)
     jobs_start(&j);
 }
 
-static int start(server_options *o)
+/* What is served: with HTTP, and if it is wanted with the Wyoming protocol. */
+typedef struct service {
+    http_server http;
+    wyoming wyoming;
+} service;
+
+static int start(server_options *o, service *s)
 {
     char why[256];
     int port;
@@ -377,7 +385,7 @@ static int start(server_options *o)
     if (o->certificate != NULL && load_tls(o) != 0) {
         return EXIT_OTHER;
     }
-    port = http_start(h, why);
+    port = http_start(&s->http, h, why);
     if (port >= 0 && o->certificate != NULL) {
         port = tls_start(port, why);
     }
@@ -385,7 +393,7 @@ static int start(server_options *o)
         return complain(EXIT_LISTEN, "%s: %s", o->listen, why);
     }
     if (o->wyoming[0] != '\0') {
-        int other = wyoming_start(h, o->wyoming, why);
+        int other = wyoming_start(&s->wyoming, h, o->wyoming, why);
         if (other < 0) {
             return complain(EXIT_LISTEN, "%s: %s", o->wyoming, why);
         }
@@ -396,47 +404,49 @@ static int start(server_options *o)
 }
 
 /* Whether a request is being answered, or a connection is to be told that it ends. */
-static int is_active(void)
+static int is_active(service *s)
 {
-    return http_active() > 0 || wyoming_active() > 0 || realtime_active() > 0;
+    return atomic_load(&s->http.active) > 0 || atomic_load(&s->wyoming.active) > 0 ||
+           realtime_active() > 0;
 }
 
 /* Lets requests that run end, for a time; then their runs are cancelled. Clients that are still
  * sending are refused at once. */
-static void drain(const server_options *o)
+static void drain(const server_options *o, service *s)
 {
     int64_t until = platform_now_ms() + o->grace_s * 1000;
     struct timespec tick = {0, WATCH_TICK_MS * 1000000L};
     pool_begin_closing();
     watch_refuse();
     jobs_stop();
-    while (is_active() && platform_now_ms() < until) {
+    while (is_active(s) && platform_now_ms() < until) {
         nanosleep(&tick, NULL);
     }
     watch_stop_all();
     until = platform_now_ms() + ANSWER_MS;
-    while (is_active() && platform_now_ms() < until) {
+    while (is_active(s) && platform_now_ms() < until) {
         nanosleep(&tick, NULL);
     }
 }
 
 static int serve(server_options *o, const sigset_t *signals)
 {
+    service s = {.http.options = NULL};
     int code, number = 0;
     if (watch_start() != 0) {
         return complain(EXIT_OTHER, "cannot start a thread: %s", strerror(errno));
     }
-    code = start(o);
+    code = start(o, &s);
     if (code == 0) {
         while (sigwait(signals, &number) != 0 || number == SIGHUP) {
             tls_reload(1);
         }
-        drain(o);
+        drain(o, &s);
     }
     watch_hang_up();
     tls_stop();
-    wyoming_stop();
-    http_stop();
+    wyoming_stop(&s.wyoming);
+    http_stop(&s.http);
     jobs_stop();
     watch_stop();
     return code;

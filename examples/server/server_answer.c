@@ -9,13 +9,6 @@
 #include <string.h>
 #include <strings.h>
 
-static const http_options *options;
-
-void answer_init(const http_options *given)
-{
-    options = given;
-}
-
 /* ---- connections ---- */
 
 /* Whether the client wants to send another request over the connection. Two lengths, or a length
@@ -72,12 +65,11 @@ void answer_close(connection *conn)
 }
 
 /* Whether a page may send requests: one of this server, or of the site that --cors names. */
-static int is_own_page(const char *origin, const char *host)
+static int is_own_page(const http_options *o, const char *origin, const char *host)
 {
     const char *slashes = strstr(origin, "://");
     return (slashes != NULL && host != NULL && strcmp(slashes + 3, host) == 0) ||
-           (options->cors != NULL && (strcmp(options->cors, "*") == 0 ||
-                                      strcmp(options->cors, origin) == 0));
+           (o->cors != NULL && (strcmp(o->cors, "*") == 0 || strcmp(o->cors, origin) == 0));
 }
 
 static int ends_with(const char *text, size_t n, const char *end)
@@ -88,7 +80,7 @@ static int ends_with(const char *text, size_t n, const char *end)
 
 /* Whether a name cannot be one that somebody else made an address of this machine: an address
  * itself, a name of the local network, or one that was given to this server. */
-static int is_own_name(const char *host)
+static int is_own_name(const http_options *o, const char *host)
 {
     static const char *const local[] = {".local", ".localhost", ".internal", ".home.arpa"};
     size_t i, n = strcspn(host, ":");
@@ -104,8 +96,8 @@ static int is_own_name(const char *host)
             return 1;
         }
     }
-    for (i = 0; i < (size_t)options->n_hosts; i++) {
-        if (strlen(options->hosts[i]) == n && strncasecmp(options->hosts[i], host, n) == 0) {
+    for (i = 0; i < (size_t)o->n_hosts; i++) {
+        if (strlen(o->hosts[i]) == n && strncasecmp(o->hosts[i], host, n) == 0) {
             return 1;
         }
     }
@@ -114,19 +106,20 @@ static int is_own_name(const char *host)
 
 const char *answer_distrusts(const connection *conn)
 {
+    const http_options *o = http_options_of(conn);
     const char *origin = mg_get_header(conn, "Origin"), *host = mg_get_header(conn, "Host");
     const char *given = mg_get_header(conn, "Authorization");
     int is_socket = mg_get_header(conn, "Upgrade") != NULL;
     /* No page of another site knows the key, or can send it without being asked before; browsers
      * do not ask before they connect. */
-    if (options->api_key != NULL && given != NULL && !is_socket) {
+    if (o->api_key != NULL && given != NULL && !is_socket) {
         return NULL;
     }
-    if (origin != NULL && !is_own_page(origin, host)) {
+    if (origin != NULL && !is_own_page(o, origin, host)) {
         return "pages of this origin may not use this server; see --cors";
     }
-    if (options->api_key == NULL && host != NULL && !is_own_name(host) &&
-        (options->cors == NULL || strcmp(options->cors, "*") != 0)) {
+    if (o->api_key == NULL && host != NULL && !is_own_name(o, host) &&
+        (o->cors == NULL || strcmp(o->cors, "*") != 0)) {
         return "this server is not known by this name; see --host";
     }
     return NULL;
@@ -187,16 +180,17 @@ static void add_connection(connection *conn, buffer *head)
 
 void answer_head(connection *conn, buffer *head, int status, const char *type)
 {
+    const char *cors = http_options_of(conn)->cors;
     buffer_print(head, "HTTP/1.1 %d %s\r\nX-Content-Type-Options: nosniff\r\n", status,
                  reason_of(status));
     add_connection(conn, head);
     if (type != NULL) {
         buffer_print(head, "Content-Type: %s\r\n", type);
     }
-    if (options->cors != NULL) {
+    if (cors != NULL) {
         buffer_print(head, "Access-Control-Allow-Origin: %s\r\n"
                      "Access-Control-Expose-Headers: Retry-After, X-Warning\r\nVary: Origin\r\n",
-                     options->cors);
+                     cors);
     }
     if (status == 503) {
         buffer_print(head, "Retry-After: %d\r\n", pool_retry_after());

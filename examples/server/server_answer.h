@@ -20,8 +20,6 @@ typedef struct exchange {
     char reason[256];
 } exchange;
 
-/* options must remain valid. */
-void answer_init(const http_options *options);
 /* Begin and end of a request. crowded: close the connection behind the answer. Between the two,
  * read the body with answer_read() only, which returns what mg_read() does. */
 void exchange_begin(connection *conn, exchange *x, int crowded);

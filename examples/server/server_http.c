@@ -17,7 +17,6 @@
 #include "server_watch.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,10 +35,15 @@ static const char page[] = {
 #include "server_page.h"
 };
 
-static http_options options;
-static struct mg_context *context;
-static atomic_int active, open_connections;
-static char civetweb_error[256];
+static http_server *server_of(const connection *conn)
+{
+    return mg_get_user_context_data(conn);
+}
+
+const http_options *http_options_of(const connection *conn)
+{
+    return server_of(conn)->options;
+}
 
 /* Reads what a refused client is still sending, so that it gets to see the answer. */
 static void drain(connection *conn, watch *w)
@@ -128,6 +132,7 @@ static int on_data(void *user, const char *bytes, size_t n)
 /* Reads the body. Returns 0 or an HTTP status with the reason in f->message. */
 static int read_body(connection *conn, watch *w, reading *f)
 {
+    const http_options *o = http_options_of(conn);
     char bytes[4096];
     uint64_t total = 0;
     int n = 1;
@@ -135,12 +140,12 @@ static int read_body(connection *conn, watch *w, reading *f)
         return refuse_form(f, 400, "the request must be a multipart form");
     }
     watch_pace(w, SLOWEST_BODY);
-    watch_enter(w, WATCH_READING, options.body_ms);
+    watch_enter(w, WATCH_READING, o->body_ms);
     while (n > 0 && !form_is_complete(&f->form) && f->status == 0 &&
            !w->expired && !w->stop) {
         n = answer_read(conn, bytes, sizeof bytes);
         total += n > 0 ? (uint64_t)n : 0;
-        if (total > options.max_bytes + FIELDS_MOST) { /* a body without a length */
+        if (total > o->max_bytes + FIELDS_MOST) { /* a body without a length */
             pool_count_refusal(POOL_REFUSED_SIZE);
             return refuse_form(f, 413, TOO_LARGE);
         }
@@ -274,7 +279,7 @@ static void end_events(listener *l, job *j)
 static int answer_job(connection *conn, job *j, listener *l)
 {
     buffer head = {NULL, 0, 0, 0};
-    watch_enter(j->watch, WATCH_WRITING, options.write_ms);
+    watch_enter(j->watch, WATCH_WRITING, http_options_of(conn)->write_ms);
     if (j->http_status == 0) {
         answer_close(conn);
         return 499; /* the client is gone; nginx's number for it */
@@ -302,6 +307,7 @@ static int run_job(connection *conn, watch *w, job_kind kind, request *r, upload
     int chunked = strcmp(mg_get_request_info(conn)->http_version, "1.0") != 0;
     listener l = {conn, w, r, m->model, chunked, 0};
     exchange *x = mg_get_user_connection_data(conn);
+    const http_options *o = http_options_of(conn);
     job j;
     int status;
     memset(&j, 0, sizeof j);
@@ -310,8 +316,8 @@ static int run_job(connection *conn, watch *w, job_kind kind, request *r, upload
     j.request = r;
     j.upload = u;
     j.watch = w;
-    j.stall_ms = options.stall_ms;
-    j.most_ms = options.most_ms;
+    j.stall_ms = o->stall_ms;
+    j.most_ms = o->most_ms;
     j.on_segment = r->stream ? send_segment : NULL;
     j.on_tentative = r->stream && r->tentative ? send_tentative : NULL;
     j.on_progress = r->stream && r->progress ? send_progress : NULL;
@@ -319,7 +325,7 @@ static int run_job(connection *conn, watch *w, job_kind kind, request *r, upload
     j.answer = r->stream ? reply_done : NULL;
     j.user = &l;
     watch_probe(w, l.chunked ? PROBE_ANSWER : NULL);
-    watch_enter(w, WATCH_WORKING, options.work_ms);
+    watch_enter(w, WATCH_WORKING, o->work_ms);
     job_run(&j);
     status = answer_job(conn, &j, &l);
     x->audio_ms = j.audio_ms;
@@ -380,15 +386,15 @@ static int submit(connection *conn, submission *s)
 }
 
 /* Room for what a client sends; NULL without memory. */
-static submission *open_submission(request_api api, int task)
+static submission *open_submission(const http_options *o, request_api api, int task)
 {
     submission *s = calloc(1, sizeof *s);
-    if (s == NULL || request_init(&s->request, api, &options.params, options.max_beams) != 0) {
+    if (s == NULL || request_init(&s->request, api, &o->params, o->max_beams) != 0) {
         free(s);
         return NULL;
     }
     s->request.params.task = task;
-    upload_init(&s->upload, options.max_bytes);
+    upload_init(&s->upload, o->max_bytes);
     return s;
 }
 
@@ -410,17 +416,18 @@ static int serve_submission(connection *conn, watch *w, submission *s, job_kind 
 static int serve_upload(connection *conn, watch *w, request_api api, job_kind kind, int task)
 {
     const struct mg_request_info *info = mg_get_request_info(conn);
+    const http_options *o = http_options_of(conn);
     submission *s;
     reading *f;
     int status = 0;
-    if (info->content_length > (long long)(options.max_bytes + FIELDS_MOST)) {
+    if (info->content_length > (long long)(o->max_bytes + FIELDS_MOST)) {
         pool_count_refusal(POOL_REFUSED_SIZE);
         status = answer_error(conn, api, 413, TOO_LARGE, "file");
         drain(conn, w);
         return status;
     }
     f = calloc(1, sizeof *f);
-    s = f != NULL ? open_submission(api, task) : NULL;
+    s = f != NULL ? open_submission(o, api, task) : NULL;
     if (s == NULL) {
         free(f);
         return answer_error(conn, api, 503, "no memory for another request", NULL);
@@ -460,12 +467,13 @@ static int serve_translations(connection *conn, watch *w)
 
 static int serve_inference(connection *conn, watch *w)
 {
-    return serve_upload(conn, w, API_WHISPER_CPP, JOB_TRANSCRIBE, options.params.task);
+    return serve_upload(conn, w, API_WHISPER_CPP, JOB_TRANSCRIBE,
+                        http_options_of(conn)->params.task);
 }
 
 static int serve_asr(connection *conn, watch *w)
 {
-    return serve_upload(conn, w, API_ASR, JOB_TRANSCRIBE, options.params.task);
+    return serve_upload(conn, w, API_ASR, JOB_TRANSCRIBE, http_options_of(conn)->params.task);
 }
 
 static int serve_detect_language(connection *conn, watch *w)
@@ -475,14 +483,15 @@ static int serve_detect_language(connection *conn, watch *w)
 
 static int serve_health(connection *conn, watch *w)
 {
+    const http_options *o = http_options_of(conn);
     char text[512];
     size_t n = 1;
     (void)w;
     text[0] = '{';
     n += pool_health(text + n, sizeof text - n);
     n += (size_t)snprintf(text + n, sizeof text - n, ", \"max_mb\": %llu, \"max_minutes\": %lld}\n",
-                          (unsigned long long)(options.max_bytes >> 20),
-                          (long long)options.most_ms / 60000);
+                          (unsigned long long)(o->max_bytes >> 20),
+                          (long long)o->most_ms / 60000);
     return answer(conn, pool_is_closing() ? 503 : 200, "application/json", text, n);
 }
 
@@ -657,11 +666,12 @@ static const endpoint *find_endpoint(const char *uri)
 static int has_key(connection *conn)
 {
     const char *given = mg_get_header(conn, "Authorization");
-    if (options.api_key == NULL) {
+    const char *key = http_options_of(conn)->api_key;
+    if (key == NULL) {
         return 1;
     }
     return given != NULL && strncasecmp(given, "Bearer ", 7) == 0 &&
-           request_same_secret(given + 7, options.api_key);
+           request_same_secret(given + 7, key);
 }
 
 /* Paths that answer GET answer HEAD, too, which monitoring programs send. */
@@ -671,18 +681,19 @@ static int allows(const endpoint *e, const connection *conn)
            (e->below == DELETED_BELOW && has_method(conn, "DELETE"));
 }
 
-static void add_methods(buffer *head, const char *header, const endpoint *e)
+static void add_methods(const connection *conn, buffer *head, const char *header,
+                        const endpoint *e)
 {
     buffer_print(head, "%s: %s%s%s\r\n", header, e->method[0] == 'G' ? "GET, HEAD" : e->method,
                  e->below == DELETED_BELOW ? ", DELETE" : "",
-                 options.cors != NULL ? ", OPTIONS" : "");
+                 http_options_of(conn)->cors != NULL ? ", OPTIONS" : "");
 }
 
 static int answer_other_method(connection *conn, const endpoint *e)
 {
     buffer head = {NULL, 0, 0, 0};
     answer_head(conn, &head, 405, "application/json");
-    add_methods(&head, "Allow", e);
+    add_methods(conn, &head, "Allow", e);
     return answer_send_error(conn, &head, e->api, 405, "this path has another method", NULL);
 }
 
@@ -693,8 +704,8 @@ static int answer_preflight(connection *conn, const endpoint *e)
     const char *headers = mg_get_header(conn, "Access-Control-Request-Headers");
     buffer head = {NULL, 0, 0, 0};
     answer_head(conn, &head, 204, NULL);
-    add_methods(&head, "Allow", e);
-    add_methods(&head, "Access-Control-Allow-Methods", e);
+    add_methods(conn, &head, "Allow", e);
+    add_methods(conn, &head, "Access-Control-Allow-Methods", e);
     answer_header(&head, "Access-Control-Allow-Headers",
                   headers != NULL ? headers : "Authorization, Content-Type");
     buffer_text(&head, "Access-Control-Max-Age: 600\r\n");
@@ -715,7 +726,7 @@ static int dispatch(connection *conn, watch *w)
     if (e == NULL) {
         return answer_error(conn, API_OPENAI, 404, "there is nothing at this path", NULL);
     }
-    if (options.cors != NULL && has_method(conn, "OPTIONS")) {
+    if (http_options_of(conn)->cors != NULL && has_method(conn, "OPTIONS")) {
         return answer_preflight(conn, e);
     }
     if (!allows(e, conn)) {
@@ -748,6 +759,7 @@ static int dispatch(connection *conn, watch *w)
 static int on_request(connection *conn, void *unused)
 {
     const struct mg_request_info *info = mg_get_request_info(conn);
+    http_server *s = server_of(conn);
     int64_t begin = platform_now_ms();
     char address[ADDRESS_SIZE];
     const char *client = tls_client(info->remote_addr, info->remote_port, address);
@@ -756,11 +768,11 @@ static int on_request(connection *conn, void *unused)
     log_entry e;
     int status;
     (void)unused;
-    atomic_fetch_add(&active, 1);
+    atomic_fetch_add(&s->active, 1);
     watch_add(&w, watch_find_socket(info->remote_addr, info->remote_port, info->server_port),
-              WATCH_WRITING, options.write_ms);
+              WATCH_WRITING, s->options->write_ms);
     jobs_expire();
-    exchange_begin(conn, &x, 2 * atomic_load(&open_connections) > options.connections);
+    exchange_begin(conn, &x, 2 * atomic_load(&s->connections) > s->options->connections);
     status = client != NULL ? dispatch(conn, &w)
                             : answer_error(conn, API_OPENAI, 403, "TLS is needed", NULL);
     e.client = client != NULL ? client : info->remote_addr;
@@ -778,17 +790,17 @@ static int on_request(connection *conn, void *unused)
         pool_count_time((double)e.ms / 1e3);
     }
     log_request(&e);
-    atomic_fetch_sub(&active, 1);
+    atomic_fetch_sub(&s->active, 1);
     return status;
 }
 
 /* ---- start and stop ---- */
 
+/* Nothing of what civetweb would print. */
 static int on_message(const connection *conn, const char *message)
 {
-    if (conn == NULL) { /* of the whole: why it does not start */
-        (void)snprintf(civetweb_error, sizeof civetweb_error, "%.255s", message);
-    }
+    (void)conn;
+    (void)message;
     return 1;
 }
 
@@ -802,16 +814,14 @@ static int on_http_error(connection *conn, int status, const char *message)
 
 static int on_open(const connection *conn, void **data)
 {
-    (void)conn;
     (void)data;
-    atomic_fetch_add(&open_connections, 1);
+    atomic_fetch_add(&server_of(conn)->connections, 1);
     return 0;
 }
 
 static void on_closed(const connection *conn)
 {
-    (void)conn;
-    atomic_fetch_sub(&open_connections, 1);
+    atomic_fetch_sub(&server_of(conn)->connections, 1);
 }
 
 /* Whether civetweb can listen there, which does not tell why not. */
@@ -829,11 +839,11 @@ static int can_listen(const char *address, char why[256])
     return fd >= 0;
 }
 
-int http_start(const http_options *given, char why[256])
+int http_start(http_server *s, const http_options *o, char why[256])
 {
     char threads[16], timeout[24], waiting[16], keep[16];
     const char *settings[] = {
-        "listening_ports", given->listen, "num_threads", threads, "request_timeout_ms", timeout,
+        "listening_ports", o->listen, "num_threads", threads, "request_timeout_ms", timeout,
         "enable_keep_alive", "yes", "keep_alive_timeout_ms", keep, "connection_queue", waiting,
         "tcp_nodelay", "1",
         "access_control_allow_methods", "", "access_control_allow_origin", "",
@@ -841,49 +851,44 @@ int http_start(const http_options *given, char why[256])
         "enable_websocket_ping_pong", "no", NULL
     };
     struct mg_callbacks callbacks;
+    struct mg_init_data init = {&callbacks, s, settings};
+    struct mg_error_data error = {NULL, why, 256};
     struct mg_server_port port;
-    options = *given;
-    if (!can_listen(options.listen, why)) {
+    s->options = o;
+    if (!can_listen(o->listen, why)) {
         return -1;
     }
-    (void)snprintf(threads, sizeof threads, "%d", options.connections);
-    (void)snprintf(waiting, sizeof waiting, "%d", options.connections);
-    (void)snprintf(timeout, sizeof timeout, "%lld", (long long)options.idle_ms);
+    (void)snprintf(threads, sizeof threads, "%d", o->connections);
+    (void)snprintf(waiting, sizeof waiting, "%d", o->connections);
+    (void)snprintf(timeout, sizeof timeout, "%lld", (long long)o->idle_ms);
     (void)snprintf(keep, sizeof keep, "%d", HTTP_KEEP_MS);
-    answer_init(&options);
-    log_init(options.verbose);
+    log_init(o->verbose);
     memset(&callbacks, 0, sizeof callbacks);
     callbacks.log_message = on_message;
     callbacks.http_error = on_http_error;
     callbacks.init_connection = on_open;
     callbacks.connection_closed = on_closed;
     (void)mg_init_library(0);
-    context = mg_start(&callbacks, NULL, settings);
-    if (context == NULL) {
-        (void)snprintf(why, 256, "%s", civetweb_error[0] != '\0' ? civetweb_error
-                                                                 : "civetweb does not start");
+    (void)snprintf(why, 256, "civetweb does not start");
+    s->context = mg_start2(&init, &error);
+    if (s->context == NULL) {
         return -1;
     }
-    mg_set_request_handler(context, "**", on_request, NULL);
-    realtime_register(context, &options);
-    if (mg_get_server_ports(context, 1, &port) == 1) {
-        watch_guard(port.port, options.header_ms, options.connections / 2);
+    mg_set_request_handler(s->context, "**", on_request, NULL);
+    realtime_register(s->context);
+    if (mg_get_server_ports(s->context, 1, &port) == 1) {
+        watch_guard(port.port, o->header_ms, o->connections / 2);
         return port.port;
     }
     return 0;
 }
 
-void http_stop(void)
+void http_stop(http_server *s)
 {
     watch_guard(0, 0, 0);
-    if (context != NULL) {
-        mg_stop(context);
+    if (s->context != NULL) {
+        mg_stop(s->context);
         (void)mg_exit_library();
     }
-    context = NULL;
-}
-
-int http_active(void)
-{
-    return atomic_load(&active);
+    s->context = NULL;
 }

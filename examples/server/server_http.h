@@ -5,8 +5,12 @@
 
 #include "whisper_npu.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct mg_connection;
+struct mg_context;
 
 /* How long a connection without a request is kept for another one; less than header_ms. Many
  * clients close theirs after 5 s, so that they never use one that is being closed. */
@@ -32,11 +36,19 @@ typedef struct http_options {
     int verbose;              /* print a line for each request to standard error */
 } http_options;
 
-/* Starts the threads. Returns the port, or -1 with the reason in why. */
-int http_start(const http_options *options, char why[256]);
+/* A server; zeros are one that was not started. It must stay at its address. */
+typedef struct http_server {
+    const http_options *options;
+    struct mg_context *context;
+    atomic_int active;        /* requests in progress */
+    atomic_int connections;
+} http_server;
+
+/* Starts the threads; options must remain valid. Returns the port, or -1 with the reason in why. */
+int http_start(http_server *server, const http_options *options, char why[256]);
 /* Stops them; requests in progress must have ended. */
-void http_stop(void);
-/* Requests in progress. */
-int http_active(void);
+void http_stop(http_server *server);
+/* The options of the server that has this connection. */
+const http_options *http_options_of(const struct mg_connection *conn);
 
 #endif

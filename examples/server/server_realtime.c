@@ -49,7 +49,6 @@ typedef enum close_code {
     CLOSE_TOO_BIG = 1009, CLOSE_FAILED = 1011, CLOSE_TRY_LATER = 1013
 } close_code;
 
-static const http_options *options;
 static atomic_uint connections; /* so far; ids of items are unique */
 static atomic_uint events_sent; /* to all connections; their ids are unique */
 static atomic_int active;
@@ -357,9 +356,10 @@ static void make_completed(realtime *r, const item *it, int status)
 
 /* The parameters of an item's run, whose final text is decoded as that of a file; keywords receives
  * what its hotwords point to. */
-static wnpu_params params_of(const event_settings *s, const char *keywords[EVENT_KEYWORDS_MOST])
+static wnpu_params params_of(const http_options *o, const event_settings *s,
+                             const char *keywords[EVENT_KEYWORDS_MOST])
 {
-    wnpu_params params = options->params;
+    wnpu_params params = o->params;
     const char *at = s->keywords;
     size_t i;
     params.language_windows = 1; /* more needs audio that has not been said yet */
@@ -379,15 +379,15 @@ static wnpu_params params_of(const event_settings *s, const char *keywords[EVENT
         params.hotwords = keywords;
         params.n_hotwords = s->n_keywords;
     }
-    params.beam = request_beam(&params, options->max_beams);
+    params.beam = request_beam(&params, o->max_beams);
     params.vad_threshold = s->detects ? s->threshold : params.vad_threshold;
     return params;
 }
 
-static int begin_run(wnpu_session *session, const event_settings *s)
+static int begin_run(wnpu_session *session, const http_options *o, const event_settings *s)
 {
     const char *keywords[EVENT_KEYWORDS_MOST];
-    wnpu_params params = params_of(s, keywords);
+    wnpu_params params = params_of(o, s, keywords);
     wnpu_stream_options stream;
     wnpu_stream_options_init(&stream, sizeof stream);
     stream.format = s->format;
@@ -396,16 +396,16 @@ static int begin_run(wnpu_session *session, const event_settings *s)
     return wnpu_stream_begin(session, &params, &stream);
 }
 
-static int resume_run(wnpu_session *session, const item *it)
+static int resume_run(wnpu_session *session, const http_options *o, const item *it)
 {
     const char *keywords[EVENT_KEYWORDS_MOST];
-    wnpu_params params = params_of(&it->settings, keywords);
+    wnpu_params params = params_of(o, &it->settings, keywords);
     int status = wnpu_restore(session, it->snapshot, it->snapshot_size);
     return status == WNPU_OK ? wnpu_stream_resume(session, &params) : status;
 }
 
 /* Whether sessions have room for the keywords. */
-static int are_keywords_accepted(const event_settings *s)
+static int are_keywords_accepted(const http_options *o, const event_settings *s)
 {
     wnpu_session *session;
     wnpu_config config = model_of(s)->config;
@@ -415,7 +415,7 @@ static int are_keywords_accepted(const event_settings *s)
     if (wnpu_session_open(&session, model_of(s)->model, &config, NULL, 0, &error) != WNPU_OK) {
         return 0;
     }
-    accepted = begin_run(session, s) != WNPU_E_ARGUMENT;
+    accepted = begin_run(session, o, s) != WNPU_E_ARGUMENT;
     wnpu_session_close(session);
     return accepted;
 }
@@ -429,9 +429,10 @@ static void drop_snapshot(item *it)
 /* Gets a session for the run of an item, unless it has one. */
 static int take_session(realtime *r, item *it)
 {
-    int status;
+    const http_options *o = http_options_of(r->conn);
     int64_t begin = platform_now_ms();
     pool_result result;
+    int status;
     if (r->session != NULL) {
         return WNPU_OK;
     }
@@ -440,8 +441,8 @@ static int take_session(realtime *r, item *it)
         return result == POOL_FAILED ? WNPU_E_MEMORY : WNPU_E_CANCELLED;
     }
     it->queued_ms += platform_now_ms() - begin;
-    status = it->snapshot != NULL ? resume_run(r->session, it)
-                                  : begin_run(r->session, &it->settings);
+    status = it->snapshot != NULL ? resume_run(r->session, o, it)
+                                  : begin_run(r->session, o, &it->settings);
     drop_snapshot(it);
     return status;
 }
@@ -850,7 +851,7 @@ static int check_client(realtime *r)
     int pings;
     pthread_mutex_lock(&r->lock);
     pings = r->pings;
-    if (platform_now_ms() - r->latest_ms > (pings + 1) * options->idle_ms) {
+    if (platform_now_ms() - r->latest_ms > (pings + 1) * http_options_of(r->conn)->idle_ms) {
         r->pings++;
         if (pings < PINGS_MOST) {
             (void)mg_websocket_write(r->conn, MG_WEBSOCKET_OPCODE_PING, "", 0);
@@ -998,7 +999,7 @@ static void take_update(realtime *r, int beta, const char *event_id)
     if (refused) {
         return;
     }
-    if (r->draft.n_keywords > 0 && !are_keywords_accepted(&r->draft)) {
+    if (r->draft.n_keywords > 0 && !are_keywords_accepted(http_options_of(r->conn), &r->draft)) {
         r->draft.n_keywords = 0;
         send_error(r->conn, INVALID_EVENT, "the keywords have too many tokens and are ignored",
                    "");
@@ -1086,7 +1087,7 @@ static int note_activity(realtime *r, size_t n, int is_event)
     r->latest_ms = platform_now_ms();
     r->pings = 0;
     if (open && is_event) {
-        watch_enter(&r->watch, WATCH_WORKING, options->work_ms);
+        watch_enter(&r->watch, WATCH_WORKING, http_options_of(r->conn)->work_ms);
     }
     pthread_mutex_unlock(&r->lock);
     return open;
@@ -1157,12 +1158,13 @@ static int has_key(const struct mg_connection *conn)
     static const char prefix[] = "openai-insecure-api-key.";
     const char *given = mg_get_header(conn, "Authorization");
     const char *protocols = mg_get_header(conn, "Sec-WebSocket-Protocol");
+    const char *wanted = http_options_of(conn)->api_key;
     char key[512];
-    if (options->api_key == NULL) {
+    if (wanted == NULL) {
         return 1;
     }
     if (given != NULL && strncasecmp(given, "Bearer ", 7) == 0) {
-        return request_same_secret(given + 7, options->api_key);
+        return request_same_secret(given + 7, wanted);
     }
     protocols = protocols != NULL ? strstr(protocols, prefix) : NULL;
     if (protocols == NULL) {
@@ -1170,13 +1172,13 @@ static int has_key(const struct mg_connection *conn)
     }
     protocols += strlen(prefix);
     (void)snprintf(key, sizeof key, "%.*s", (int)strcspn(protocols, ", "), protocols);
-    return request_same_secret(key, options->api_key);
+    return request_same_secret(key, wanted);
 }
 
 /* Each connection has one of the threads that requests need, too: a quarter of them is left. */
-static int most_connections(void)
+static int most_connections(const http_options *o)
 {
-    return options->connections - (options->connections + 3) / 4 + (options->connections == 1);
+    return o->connections - (o->connections + 3) / 4 + (o->connections == 1);
 }
 
 static void log_refusal(const struct mg_connection *conn, int status, const char *reason)
@@ -1220,7 +1222,7 @@ static int on_connect(const struct mg_connection *conn, void *unused)
     if (pool_is_closing()) {
         return refuse(conn, 503, POOL_REFUSED_CLOSING, POOL_CLOSING_MESSAGE);
     }
-    if (atomic_load(&active) >= most_connections()) {
+    if (atomic_load(&active) >= most_connections(http_options_of(conn))) {
         return refuse(conn, 503, POOL_REFUSED_FULL, "there are too many realtime connections");
     }
     return 0;
@@ -1260,7 +1262,7 @@ static int open_realtime(realtime *r)
     send_settings(r, "created", &r->settings, r->beta);
     watch_add(&r->watch, watch_find_socket(info->remote_addr, info->remote_port,
                                            info->server_port), WATCH_WORKING,
-              options->work_ms);
+              http_options_of(r->conn)->work_ms);
     watch_took(&r->watch, 0, 2 * EVENT_MOST);
     if (r->watch.fd >= 0) {
         (void)setsockopt(r->watch.fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
@@ -1336,11 +1338,10 @@ static void on_close(const struct mg_connection *conn, void *unused)
     free_realtime(r);
 }
 
-void realtime_register(struct mg_context *context, const http_options *given)
+void realtime_register(struct mg_context *context)
 {
     static const char *names[] = {"realtime"};
     static struct mg_websocket_subprotocols protocols = {1, names};
-    options = given;
     mg_set_websocket_handler_with_subprotocols(context, "/v1/realtime", &protocols, on_connect,
                                                on_ready, on_message, on_close, NULL);
     mg_set_websocket_handler_with_subprotocols(context, "/realtime", &protocols, on_connect,

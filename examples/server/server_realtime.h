@@ -9,8 +9,8 @@ struct mg_context;
 
 #define REALTIME_STREAM_BYTES 2880000u /* wnpu_config.stream_bytes: 60 s of 16 bits at 24 kHz */
 
-/* Registers the handlers; options must remain valid. */
-void realtime_register(struct mg_context *context, const http_options *options);
+/* Registers the handlers. */
+void realtime_register(struct mg_context *context);
 /* Connections that were not told yet that they end. */
 int realtime_active(void);
 

@@ -20,8 +20,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,11 +34,6 @@
 #define DRAIN_MS 2000              /* for what a client that is hung up on is still sending */
 #define DRAIN_MOST ((size_t)8 << 20)
 
-static http_options options;
-static int listening = -1;
-static pthread_t listener;
-static atomic_int ending, clients, active;
-
 /* The format of audio. */
 typedef struct pcm {
     int64_t rate, width, channels;
@@ -48,6 +41,7 @@ typedef struct pcm {
 
 /* A connection. */
 typedef struct client {
+    wyoming *server;
     int fd;
     watch watch;
     char *in;                 /* bytes received but not used yet; room for LINE_MOST */
@@ -230,11 +224,12 @@ static void end_request(client *c)
 
 static int begin_request(client *c)
 {
+    const http_options *o = c->server->options;
     end_request(c);
-    if (request_init(&c->request, API_OPENAI, &options.params, options.max_beams) != 0) {
+    if (request_init(&c->request, API_OPENAI, &o->params, o->max_beams) != 0) {
         return give_up(c, "server_busy", "no memory for another request");
     }
-    upload_init(&c->audio, options.max_bytes);
+    upload_init(&c->audio, o->max_bytes);
     c->request.raw = 1;
     c->begun = 1;
     c->format = (pcm){16000, 2, 1};
@@ -361,6 +356,7 @@ static void log_job(const client *c, const job *j, int64_t ms)
 
 static int take_audio_stop(client *c)
 {
+    const http_options *o = c->server->options;
     job j;
     int64_t begin = platform_now_ms();
     int failed, held;
@@ -372,8 +368,8 @@ static int take_audio_stop(client *c)
     j.request = &c->request;
     j.upload = &c->audio;
     j.watch = &c->watch;
-    j.stall_ms = options.stall_ms;
-    j.most_ms = options.most_ms;
+    j.stall_ms = o->stall_ms;
+    j.most_ms = o->most_ms;
     j.on_segment = on_segment;
     j.user = c;
     j.answer = answer_text;
@@ -382,7 +378,7 @@ static int take_audio_stop(client *c)
     if (held && request_finish(&c->request, j.model->model) != 0) { /* it is detected then */
         c->request.params.language = WNPU_LANGUAGE_AUTO;
     }
-    watch_enter(&c->watch, WATCH_WORKING, options.work_ms);
+    watch_enter(&c->watch, WATCH_WORKING, o->work_ms);
     c->streaming = 0;
     if (!held) {
         j.http_status = 503;
@@ -393,7 +389,7 @@ static int take_audio_stop(client *c)
         j.http_status = 200;
         j.queued_ms = -1;
     }
-    watch_enter(&c->watch, WATCH_WRITING, options.write_ms);
+    watch_enter(&c->watch, WATCH_WRITING, o->write_ms);
     failed = send_result(c, &j) != 0;
     pool_count_request(j.http_status);
     log_job(c, &j, platform_now_ms() - begin);
@@ -408,15 +404,10 @@ static int take_audio_stop(client *c)
 static int answer_audio(client *c)
 {
     int failed;
-    atomic_fetch_add(&active, 1);
+    atomic_fetch_add(&c->server->active, 1);
     failed = take_audio_stop(c);
-    atomic_fetch_sub(&active, 1);
+    atomic_fetch_sub(&c->server->active, 1);
     return failed;
-}
-
-int wyoming_active(void)
-{
-    return atomic_load(&active);
 }
 
 /* Handles an event; the payload, if there is one, is received. Returns 0, or -1 to hang up. */
@@ -453,7 +444,7 @@ static int serve_event(client *c)
     int64_t data_length = 0, payload = 0;
     size_t n, wrong;
     int failed = -1;
-    watch_enter(&c->watch, WATCH_READING, options.work_ms);
+    watch_enter(&c->watch, WATCH_READING, c->server->options->work_ms);
     n = receive_line(c);
     line = n > 0 ? malloc(n) : NULL;
     if (line == NULL || receive(c, line, n, NULL) != 0) {
@@ -467,7 +458,7 @@ static int serve_event(client *c)
         return give_up(c, "invalid_event", "the event is not a JSON object with a type");
     }
     data = json_get(event, "data");
-    watch_enter(&c->watch, WATCH_READING, options.body_ms);
+    watch_enter(&c->watch, WATCH_READING, c->server->options->body_ms);
     if (read_length(event, "data_length", LINE_MOST, &data_length) != 0 ||
         read_length(event, "payload_length", PAYLOAD_MOST, &payload) != 0) {
         (void)give_up(c, "invalid_event", "the length of the event's data is wrong");
@@ -493,7 +484,7 @@ static void hang_up(client *c)
         return;
     }
     if (c->problem != NULL) {
-        watch_enter(&c->watch, WATCH_WRITING, options.write_ms);
+        watch_enter(&c->watch, WATCH_WRITING, c->server->options->write_ms);
         (void)send_error(c, c->code, c->problem);
         pool_count_refusal(POOL_REFUSED_REQUEST);
     }
@@ -508,8 +499,9 @@ static void hang_up(client *c)
 static void *serve_client(void *user)
 {
     client *c = user;
-    watch_add(&c->watch, c->fd, WATCH_READING, options.work_ms);
-    while (!atomic_load(&ending) && serve_event(c) == 0) {
+    wyoming *server = c->server;
+    watch_add(&c->watch, c->fd, WATCH_READING, server->options->work_ms);
+    while (!atomic_load(&server->ending) && serve_event(c) == 0) {
     }
     end_request(c);
     hang_up(c);
@@ -518,30 +510,30 @@ static void *serve_client(void *user)
     free(c->in);
     free(c->data);
     free(c);
-    atomic_fetch_sub(&clients, 1);
+    atomic_fetch_sub(&server->clients, 1); /* the last use of it, see wyoming_stop() */
     return NULL;
 }
 
 /* Starts a thread for a connection. */
-static void accept_client(int fd)
+static void accept_client(wyoming *server, int fd)
 {
     client *c = calloc(1, sizeof *c);
-    struct timeval patience;
+    struct timeval patience = {0}; /* with a client that receives nothing */
     int one = 1, started = 0;
-    patience.tv_sec = (time_t)(options.idle_ms / 1000); /* with a client that receives nothing */
-    patience.tv_usec = 0;
+    patience.tv_sec = (time_t)(server->options->idle_ms / 1000);
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     if (c != NULL) {
+        c->server = server;
         c->fd = fd;
         c->in = malloc(LINE_MOST);
         c->data = malloc(LINE_MOST);
-        atomic_fetch_add(&clients, 1);
+        atomic_fetch_add(&server->clients, 1);
         started = c->in != NULL && c->data != NULL &&
                   thread_start(NULL, serve_client, c) == 0;
         if (!started) {
-            atomic_fetch_sub(&clients, 1);
+            atomic_fetch_sub(&server->clients, 1);
             free(c->in);
             free(c->data);
         }
@@ -565,51 +557,52 @@ static void refuse_client(int fd)
     pool_count_refusal(closing ? POOL_REFUSED_CLOSING : POOL_REFUSED_FULL);
 }
 
-static void *listen_for_clients(void *unused)
+static void *listen_for_clients(void *user)
 {
-    (void)unused;
-    while (!atomic_load(&ending)) {
-        struct pollfd p = {listening, POLLIN, 0};
-        int fd = poll(&p, 1, 200) > 0 ? accept(listening, NULL, NULL) : -1;
-        if (fd >= 0 && (atomic_load(&clients) >= CLIENTS_MOST || pool_is_closing())) {
+    wyoming *server = user;
+    while (!atomic_load(&server->ending)) {
+        struct pollfd p = {server->listening, POLLIN, 0};
+        int fd = poll(&p, 1, 200) > 0 ? accept(p.fd, NULL, NULL) : -1;
+        if (fd >= 0 && (atomic_load(&server->clients) >= CLIENTS_MOST || pool_is_closing())) {
             refuse_client(fd);
         } else if (fd >= 0) {
-            accept_client(fd);
+            accept_client(server, fd);
         }
     }
     return NULL;
 }
 
-int wyoming_start(const http_options *given, const char *address, char why[256])
+int wyoming_start(wyoming *server, const http_options *options, const char *address,
+                  char why[256])
 {
     struct sockaddr_storage own;
     socklen_t size = sizeof own;
-    options = *given;
-    listening = address_listen(address, why);
-    if (listening < 0) {
+    server->options = options;
+    server->listening = address_listen(address, why);
+    if (server->listening < 0) {
         return -1;
     }
-    if (getsockname(listening, (struct sockaddr *)&own, &size) != 0 ||
-        pthread_create(&listener, NULL, listen_for_clients, NULL) != 0) {
+    if (getsockname(server->listening, (struct sockaddr *)&own, &size) != 0 ||
+        pthread_create(&server->thread, NULL, listen_for_clients, server) != 0) {
         (void)snprintf(why, 256, "%s", strerror(errno));
-        close(listening);
-        listening = -1;
+        close(server->listening);
         return -1;
     }
+    server->started = 1;
     return ntohs(own.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&own)->sin6_port
                                            : ((struct sockaddr_in *)&own)->sin_port);
 }
 
-void wyoming_stop(void)
+void wyoming_stop(wyoming *server)
 {
     struct timespec tick = {0, WATCH_TICK_MS * 1000000L};
-    if (listening < 0) {
+    if (!server->started) {
         return;
     }
-    atomic_store(&ending, 1);
-    pthread_join(listener, NULL);
-    close(listening);
-    while (atomic_load(&clients) > 0) {
+    atomic_store(&server->ending, 1);
+    pthread_join(server->thread, NULL);
+    close(server->listening);
+    while (atomic_load(&server->clients) > 0) {
         nanosleep(&tick, NULL);
     }
 }

@@ -3,6 +3,7 @@
  */
 #define _XOPEN_SOURCE 700
 
+#include "../kit/args.h"
 #include "help.h"
 #include "options.h"
 #include "../kit/output.h"
@@ -421,70 +422,34 @@ static int set_param(options *o, const option_info *info, const char *value)
     return complain(EXIT_USAGE, "--%s: %s; see %s--help", info->name, why, see);
 }
 
-/* Takes one option. value is NULL if it has none. */
-static int take_option(options *o, const option_info *info, const char *value)
+/* Takes one option, that of options_info(of->at, ...). */
+static int take_option(void *to, const args_row *of, char *value)
 {
-    const option_row *row = info->row;
+    options *o = to;
+    option_info info;
+    const option_row *row;
     int n = 0, failed;
+    (void)options_info(of->at, &info);
+    row = info.row;
     if (row == NULL) {
-        return set_param(o, info, value != NULL ? value
-                                : strncmp(info->name, "no-", 3) == 0 ? "off" : "on");
+        return set_param(o, &info, value != NULL ? value
+                                 : strncmp(info.name, "no-", 3) == 0 ? "off" : "on");
     }
     switch (row->type) {
-    case ROW_CALL: return row->take(o, info, value);
-    case ROW_PARAM: return set_param(o, info, row->value != NULL ? row->value : value);
+    case ROW_CALL: return row->take(o, &info, value);
+    case ROW_PARAM: return set_param(o, &info, row->value != NULL ? row->value : value);
     case ROW_TEXT: memcpy((char *)o + row->at, &value, sizeof value); return 0;
     case ROW_FLAG: memcpy((char *)o + row->at, &row->high, sizeof row->high); return 0;
     case ROW_NUMBER:
-        failed = value_number(info, value, &n);
+        failed = value_number(&info, value, &n);
         if (failed == 0) {
             memcpy((char *)o + row->at, &n, sizeof n);
         }
         return failed;
-    default: return complain(EXIT_OTHER, "--%s has no meaning", info->name); /* a fault here */
+    default: /* ROW_PRINT */
+        failed = row->print();
+        return failed != 0 ? failed : ARGS_END;
     }
-}
-
-/* The options for getopt_long(), numbered from FIRST in the order of options_info(), and the
- * letters of those that have one. The caller frees the result. NULL: no memory. */
-#define FIRST 256
-static struct option *make_getopt(char letters[], size_t room)
-{
-    option_info info;
-    struct option *all;
-    size_t i, n = 0, used = 0;
-    letters[used++] = ':'; /* a missing value is reported as such */
-    while (options_info(n, &info) == 0) {
-        n++;
-    }
-    all = calloc(n + 1, sizeof *all);
-    for (i = 0, n = 0; all != NULL && options_info(i, &info) == 0; i++) {
-        if (info.name == NULL) {
-            continue;
-        }
-        all[n].name = info.name;
-        all[n].has_arg = info.argument != NULL ? required_argument : no_argument;
-        all[n++].val = FIRST + (int)i;
-        if (info.letter != 0 && used + 3 < room) {
-            letters[used++] = info.letter;
-            letters[used] = ':';
-            used += info.argument != NULL;
-        }
-    }
-    letters[used] = '\0';
-    return all;
-}
-
-/* The option that getopt_long() found, by letter or number. */
-static int find_option(int found, option_info *info)
-{
-    size_t i;
-    if (found >= FIRST) {
-        return options_info((size_t)(found - FIRST), info);
-    }
-    for (i = 0; i < ROWS && rows[i].letter != found; i++) {
-    }
-    return i < ROWS ? options_info(i, info) : -1;
 }
 
 /* What of the recording is heard. */
@@ -571,25 +536,23 @@ void options_init(options *o)
 
 int options_parse(options *o, int argc, char **argv, int *code)
 {
-    char letters[64];
-    struct option *known = make_getopt(letters, sizeof letters);
-    int found, ends = 0;
-    *code = known == NULL ? complain(EXIT_OTHER, "no memory") : 0;
-    opterr = 0; /* its messages would contain options as they are */
-    while (*code == 0 && !ends && (found = getopt_long(argc, argv, letters, known, NULL)) != -1) {
-        option_info info;
-        if (find_option(found, &info) != 0) {
-            *code = complain(EXIT_USAGE, "%s: %s; see --help", argv[optind - 1],
-                             found == ':' ? "the value is missing" : "no such option");
-        } else if (info.row != NULL && info.row->type == ROW_PRINT) {
-            *code = info.row->print();
-            ends = 1;
-        } else {
-            *code = take_option(o, &info, optarg);
+    args_row known[ARGS_MOST];
+    args_table table = {"transcribe", known, 0, take_option};
+    option_info info;
+    size_t i;
+    memset(known, 0, sizeof known);
+    for (i = 0; options_info(i, &info) == 0; i++) {
+        if (info.name != NULL && table.n_rows++ < ARGS_MOST) {
+            args_row *row = &known[table.n_rows - 1];
+            row->name = info.name;
+            row->letter = info.letter;
+            row->value = info.argument;
+            row->at = i;
         }
     }
-    free(known);
-    if (*code != 0 || ends) {
+    *code = args_parse(&table, o, argc, argv);
+    if (*code != 0) {
+        *code = *code == ARGS_END ? 0 : *code;
         return 1;
     }
     o->files = argv + optind;
