@@ -29990,21 +29990,6 @@ static void tt_show(ru_tentative *t, int complete)
     }
 }
 
-/* Shows confirmed words, and what was said behind them when words were confirmed last. */
-static void tt_show_confirmed(ru_run *r)
-{
-    ru_tentative *t = &r->tentative;
-    const ru_confirmed *c = &r->state.confirmed;
-    tt_set_latest(&r->out.now.language, &r->tentative, &r->engine, &r->call.params, c->tokens,
-                  c->n);
-    t->confirmed = t->n_latest;
-    tt_set_latest(&r->out.now.language, &r->tentative, &r->engine, &r->call.params, c->tokens,
-                  r->state.live.step_ms > 0 ? c->n_shown : c->n);
-    tt_set_text(&r->tentative, t->latest, t->n_latest, t->confirmed);
-    t->t0_ms = ru_recording_ms(&r->audio.at, 0);
-    t->t1_ms = c->point_ms;
-}
-
 /* ---- decoding ---- */
 
 /* Encodes the content into the caches, and no more silence after it than needed. */
@@ -30232,12 +30217,26 @@ static int tt_is_wanted(const ru_audio *a, const ru_live *live, const wnpu_param
            !w->due && au_ms(a->stream, ri_ready(a->ring)) <= live->step_ms;
 }
 
-/* After a step, also one that was cancelled: withdraws the text of a window that is final now. */
-static void tt_withdraw(const ru_place *at, ru_tentative *t)
+/* After a call, also one that was cancelled: withdraws the text of a window that is final now. Where
+ * words are confirmed, shows those of the open window, and what was said behind them when words
+ * were confirmed last. */
+static void tt_withdraw(ru_run *r)
 {
-    if (t->frame != at->frame) {
+    ru_tentative *t = &r->tentative;
+    const ru_confirmed *c = &r->state.confirmed;
+    const ru_language *language = &r->out.now.language;
+    if (t->frame != r->audio.at.frame) {
         tt_clear(t);
-        t->frame = at->frame;
+        t->frame = r->audio.at.frame;
+    }
+    if (r->call.params.commit_step_ms > 0) {
+        tt_set_latest(language, t, &r->engine, &r->call.params, c->tokens, c->n);
+        t->confirmed = t->n_latest;
+        tt_set_latest(language, t, &r->engine, &r->call.params, c->tokens,
+                      r->state.live.step_ms > 0 ? c->n_shown : c->n);
+        tt_set_text(t, t->latest, t->n_latest, t->confirmed);
+        t->t0_ms = ru_recording_ms(&r->audio.at, 0);
+        t->t1_ms = c->point_ms;
     }
 }
 
@@ -30254,11 +30253,8 @@ static int tt_update(ru_run *r)
     size_t skip, have = aw_frames(&r->audio.at);
     tt_find_utterances(&r->audio, &r->state.live);
     tt_report_utterance(&r->state.live, &t->events);
-    if (r->call.params.commit_step_ms > 0) {
-        tt_show_confirmed(r);
-        return WNPU_OK;
-    }
-    if (!tt_is_wanted(&r->audio, &r->state.live, &r->call.params, &r->work) || have < 2 ||
+    if (r->call.params.commit_step_ms > 0 ||
+        !tt_is_wanted(&r->audio, &r->state.live, &r->call.params, &r->work) || have < 2 ||
         tt_find_voice(&r->audio, &begin, &end) < TT_SPEECH_MS) {
         return WNPU_OK;
     }
@@ -30464,6 +30460,9 @@ static int st_resume(ru_run *r)
         }
     }
     wi_load_checkpoint(&r->state.checkpoint, &r->out.now);
+    if (status == WNPU_OK) {
+        tt_withdraw(r);
+    }
     return status;
 }
 
@@ -30529,7 +30528,7 @@ static int st_run(ru_run *r, int finish)
 static int st_step(ru_run *r)
 {
     int status = r->work.resumable ? st_run(r, 0) : r->work.live_status;
-    tt_withdraw(&r->audio.at, &r->tentative);
+    tt_withdraw(r);
     if (status == WNPU_OK) {
         r->tentative.events |= r->work.due ? WNPU_EVENT_MORE : 0u;
         status = tt_update(r);
@@ -30562,6 +30561,8 @@ static int st_finish(ru_run *r)
     if (status == WNPU_OK || !r->work.resumable) {
         r->work.live = 0;
         ri_close(&r->ring);
+    } else {
+        tt_withdraw(r);
     }
     if (status == WNPU_OK) {
         wi_finish_language(&r->out.now.language, &r->work, &r->engine);

@@ -1367,7 +1367,8 @@ WNPU_API int wnpu_stream_finish(wnpu_session *session);
  * after the snapshot was taken belongs to the original session only. params must equal those of
  * wnpu_stream_begin(), except for callbacks. Errors: those of wnpu_stream_begin(); E_ARGUMENT also
  * if params differ (nothing changes); E_STATE also if the session has no restored live run. The
- * options are those of wnpu_stream_begin(); utterances continue, tentative text is decoded anew. */
+ * options are those of wnpu_stream_begin(); utterances continue, confirmed words are shown at once,
+ * and other tentative text is decoded anew. */
 WNPU_API int wnpu_stream_resume(wnpu_session *session, const wnpu_params *params);
 
 /* State of a live run. */

@@ -124,6 +124,18 @@ static void show_text(const wnpu_session *s, shown *w)
     }
 }
 
+/* Whether the text that is final begins with what it was, which becomes what it is. */
+static int is_final(const wnpu_session *s, shown *before)
+{
+    shown now = {NULL, 0, 0};
+    int kept;
+    show_text(s, &now);
+    kept = before->n <= now.n && (before->n == 0 || memcmp(before->text, now.text, before->n) == 0);
+    free(before->text);
+    *before = now;
+    return kept;
+}
+
 #define PARTS 4
 typedef struct view {
     shown part[PARTS];
@@ -1011,14 +1023,18 @@ static void threads(void)
 /* Steps until one is not cancelled; the host's parallel-for cancels, later each time. */
 static int step_through(wnpu_session *s, life_watch *w, int finish, int *cancelled)
 {
+    shown final = {NULL, 0, 0};
     uint32_t range = 40;
     int status;
+    (void)is_final(s, &final);
     do {
         w->step = 1 + (int)(random32() % range);
         range += range / 2;
         status = finish ? wnpu_stream_finish(s) : wnpu_stream_step(s, NULL);
         *cancelled += status == WNPU_E_CANCELLED;
+        T_CHECK(is_final(s, &final), "final text is gone with status %d", status);
     } while (status == WNPU_E_CANCELLED);
+    free(final.text);
     return status;
 }
 
@@ -1170,6 +1186,9 @@ static int move(pair *p, const recording *r)
 {
     wnpu_session *s = p->s[p->here];
     size_t size = wnpu_snapshot_size(s);
+    shown final = {NULL, 0, 0};
+    int status;
+    (void)is_final(s, &final);
     T_CHECK(size > 0 && size <= wnpu_snapshot_most(s) &&
             wnpu_snapshot(s, p->block, size) == WNPU_OK, "%s", wnpu_session_error(s));
     T_CHECK(wnpu_reset(s) == WNPU_OK, "reset");
@@ -1181,7 +1200,10 @@ static int move(pair *p, const recording *r)
             wnpu_stream_step(s, NULL) == WNPU_E_STATE &&
             wnpu_resume(s, &r->params, &r->audio) == WNPU_E_STATE &&
             wnpu_stream_resume(s, NULL) == WNPU_E_ARGUMENT, "restored");
-    return wnpu_stream_resume(s, &r->params);
+    status = wnpu_stream_resume(s, &r->params);
+    T_CHECK(is_final(s, &final), "final text is gone after a move");
+    free(final.text);
+    return status;
 }
 
 /* One live run in random pieces. At random times it moves to the other session, with what waits in
