@@ -427,7 +427,12 @@ $(B)/browser/wnpu_scalar.wasm: $(B)/wasm/scalar_whisper_npu.o $(B)/wasm/scalar_g
 $(B)/browser/%: examples/browser/% | $(B)/browser
 	cp $< "$@"
 
-# What the page has in common with the server's.
+# What the page has in common with the server's: its player, styles and scripts.
+$(B)/browser/index.html: examples/browser/index.html examples/server/server.html | $(B)/browser
+	awk '/<!-- <\/player>/ { on = 0 } NR == FNR && on { player = player $$0 "\n" } \
+	    NR > FNR && !/<!-- <player>/ { print } NR > FNR && /<!-- <player>/ { printf "%s", player } \
+	    /<!-- <player>/ { on = 1 }' examples/server/server.html $< >"$@"
+
 $(B)/browser/shared.css: examples/server/server.html | $(B)/browser
 	sed -n '/^<style>$$/,/^<\/style>$$/{/style>$$/!p;}' $< >"$@"
 
