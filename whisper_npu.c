@@ -1665,7 +1665,7 @@ static size_t tp_zeroing_pages(const tp_zeroing *b)
 static void tp_zero_page(tp_zeroing *b, size_t index)
 {
     const size_t at = index > 0 ? index * AR_HUGE : b->done, to = (index + 1) * AR_HUGE;
-    const size_t n = (to < b->size ? to : b->size) - at; /* < AR_HUGE at the end: small pages */
+    const size_t n = er_min(to, b->size) - at; /* < AR_HUGE at the end: small pages */
     const double since = os_now_ms();
     const int large = !__atomic_load_n(&b->slow, __ATOMIC_RELAXED) &&
                       ar_use_huge(b->allocator, b->memory + at, n);
@@ -1698,7 +1698,7 @@ static void tp_zero_task(void *context, size_t index, unsigned worker)
 static void tp_zeroing_start(tp_zeroing *b, const wnpu_allocator *allocator, void *memory,
                              size_t used, size_t size, int whole)
 {
-    const size_t sample = size - used < TP_SAMPLE ? size - used : TP_SAMPLE;
+    const size_t sample = er_min(size - used, TP_SAMPLE);
     const size_t at = used > 0 ? used : size - sample; /* next to bytes in small pages */
     const double since = os_now_ms();
     memset(b, 0, sizeof *b);
@@ -4050,7 +4050,7 @@ WNPU_INLINE size_t gm_next(size_t k4, size_t panels, size_t ng, size_t pitch, si
     if (ng < pitch) {
         return ng * GM_GROUP;
     }
-    return bytes > GM_AHEAD ? bytes : GM_AHEAD;
+    return er_max(bytes, GM_AHEAD);
 }
 
 #define GM_AHEAD_STREAM 16384u /* prefetch distance in bytes in a B read from front to back */
@@ -4072,9 +4072,9 @@ WNPU_INLINE void gm_walk(const gm_shape *shape, const gm_product *product)
     t.stride = m.k4 * s.group_bytes + GM_PAD;
     t.pitch = m.pitch;
     for (p = 0; p < m.panels; p += s.panels) {
-        const size_t np = m.panels - p < s.panels ? m.panels - p : s.panels;
+        const size_t np = er_min(m.panels - p, s.panels);
         for (g = 0; g < m.k4; g += length) {
-            const size_t ng = m.k4 - g < length ? m.k4 - g : length;
+            const size_t ng = er_min(m.k4 - g, length);
             const size_t ahead = m.rows > GM_MANY ? (ng * s.rows + m.rows - 1) / m.rows : 0;
             const size_t after = g + ng < m.k4 ? p * m.pitch + g + ng : (p + np) * m.pitch;
             t.ldfrom = g > 0 ? m.ldc : 0;
@@ -4082,7 +4082,7 @@ WNPU_INLINE void gm_walk(const gm_shape *shape, const gm_product *product)
             t.next = gm_next(m.k4, m.panels, ng, m.pitch, np);
             for (r = 0; r < m.rows; r += s.rows) {
                 const size_t tile = r / s.rows;
-                t.rows = m.rows - r < s.rows ? m.rows - r : s.rows;
+                t.rows = er_min(m.rows - r, s.rows);
                 t.panels = np;
                 t.a = (const char *)m.a + r * t.stride + g * s.group_bytes;
                 t.b = m.b + (p * m.pitch + g) * GM_GROUP;
@@ -4244,7 +4244,7 @@ GM_128 static void gm_int4_rows(gm_int4 int4, int repeat, const gm_product *m)
         nr = m->rows - r >= GM_QUAD_ROWS ? GM_QUAD_ROWS : m->rows - r >= 2 ? 2 : 1;
         for (g = 0; g < groups; g += ng) {
             ng = GM_QUADS / (nr * (repeat ? 2 : 1));
-            ng = groups - g < ng ? groups - g : ng;
+            ng = er_min(groups - g, ng);
             gm_make_quads(&quads, x + g * 16, stride, nr, ng, repeat);
             for (p = 0; p < m->panels; p++) {
                 int4(m->c + r * m->ldc + p * 16, m->ldc, &quads, nr,
@@ -5113,7 +5113,7 @@ GM_T static void GM_N(int4_tile)(const gm_product *m)
         np = GM_V == 1 && m->rows > 2 && m->panels - p >= 2 ? 2 : 1;
         for (r = 0; r < m->rows; r += GM_INT4_ROWS) {
             gm_block part = gm_block_at(&all, r, p * 16);
-            part.rows = m->rows - r < GM_INT4_ROWS ? m->rows - r : GM_INT4_ROWS;
+            part.rows = er_min(m->rows - r, GM_INT4_ROWS);
             GM_N(int4_rows)(&part, np);
         }
     }
@@ -5723,7 +5723,7 @@ GM_AMX static void gm_amx_tile(const gm_product *p)
         part.rows = left < GM_TILES ? left : left / GM_TILES * GM_TILES;
         part.c = p->c + r * p->ldc;
         part.a = (const char *)p->a + gm_bytes8(r, p->k4);
-        gm_amx_open(part.rows < GM_TILES ? part.rows : GM_TILES);
+        gm_amx_open(er_min(part.rows, GM_TILES));
         gm_walk(&shape, &part);
     }
     gm_amx_close();
@@ -5870,7 +5870,7 @@ static void gm_arm_int4(gm_micro micro, const gm_product *m)
     for (p = 0; p < m->panels; p++) {
         t.b = m->b + p * t.pitch * GM_GROUP;
         for (r = 0; r < m->rows; r += t.rows) {
-            t.rows = m->rows - r < 4 ? m->rows - r : 4;
+            t.rows = er_min(m->rows - r, 4);
             t.a = (const char *)m->a + r * t.stride;
             t.c = m->c + r * m->ldc + p * 16;
             micro(&t);
@@ -6741,7 +6741,7 @@ static void gm_pack_panel_steps(int8_t *packed, size_t k4, size_t group, const i
         } else {
             int8_t part[4][16] = {{0}};
             for (j = 0; j < steps; j++) {
-                memcpy(part[j], x + j * stride, n - c < 16 ? n - c : 16);
+                memcpy(part[j], x + j * stride, er_min(n - c, 16));
             }
             gm_interleave(to, part[0], part[1], part[2], part[3]);
         }
@@ -8454,7 +8454,7 @@ WNPU_TARGET static size_t OP(argmax)(const float *x, size_t n)
     float best = -INFINITY;
     size_t at = 0, i;
     for (i = 0; i < n; i += OP_SCAN) {
-        float largest = OP(largest)(x + i, n - i < OP_SCAN ? n - i : OP_SCAN);
+        float largest = OP(largest)(x + i, er_min(n - i, OP_SCAN));
         if (largest > best) {
             best = largest;
             at = i;
@@ -14379,7 +14379,7 @@ static void en_prepare(const en_engine *e, en_worker *w, const mf_norm *norm, co
         return;
     }
     for (r = 0; r < rows; r += EN_QUANTISE_ROWS) {
-        size_t n = rows - r < EN_QUANTISE_ROWS ? rows - r : EN_QUANTISE_ROWS;
+        size_t n = er_min(rows - r, EN_QUANTISE_ROWS);
         const float *from = x + r * ldx;
         if (norm != NULL) {
             en_norm(e, norm, w->rows, from, n, k);
@@ -14549,7 +14549,7 @@ static void en_multiply(const en_engine *e, const en_worker *in, en_worker *w, e
 {
     const size_t end = c.panel + c.n;
     for (; c.panel < end && !tp_cancelled(e->pool); c.panel += c.n, to.out += c.n * 16) {
-        c.n = end - c.panel < EN_PANELS ? end - c.panel : EN_PANELS;
+        c.n = er_min(end - c.panel, EN_PANELS);
         if (rows <= GM_FEW) { /* limited by memory bandwidth */
             en_prefetch_columns(c.weight, c.panel + c.n, EN_PANELS);
         }
@@ -14719,7 +14719,7 @@ static void en_store_product(en_engine *e, en_worker *w, const gm_weight *weight
     }
     en_products(e, w, w, columns, n);
     for (r = 0; r < n; r += EN_QUERIES) {
-        size_t rows = n - r < EN_QUERIES ? n - r : EN_QUERIES;
+        size_t rows = er_min(n - r, EN_QUERIES);
         en_epilogue(e, w, w, columns, r, rows, to);
         en_store(e, w, h, part, head, t0 + r, rows, w->hidden, hd);
     }
@@ -14748,7 +14748,7 @@ static void en_conv1(en_engine *e, en_worker *w, ptrdiff_t first, size_t n, floa
         done = 1;
     }
     while (done < n && !tp_cancelled(e->pool)) {
-        size_t rows = n - done < e->rows ? n - done : e->rows;
+        size_t rows = er_min(n - done, e->rows);
         size_t frame = (size_t)(first + (ptrdiff_t)done);
         en_prepare(e, w, NULL, e->mel + frame * mels, mels, rows, 3 * mels);
         en_multiply(e, w, w, en_all_panels(&e->model->conv1), rows,
@@ -14762,7 +14762,7 @@ static void en_front_task(void *context, size_t index, unsigned worker)
     en_engine *e = context;
     en_worker *w = &e->worker[worker];
     size_t d = e->model->n_audio_state, ctx = e->positions, t0 = index * e->rows, i;
-    size_t n = ctx - t0 < e->rows ? ctx - t0 : e->rows;
+    size_t n = er_min(ctx - t0, e->rows);
     en_conv1(e, w, (ptrdiff_t)(2 * t0) - 1, 2 * n + 1, w->hidden);
     if (tp_cancelled(e->pool)) {
         return;
@@ -14786,7 +14786,7 @@ static void en_attend_task(void *context, size_t index, unsigned worker)
     size_t ctx = e->positions, blocks = en_blocks(ctx, EN_QUERIES), hd = e->self.hd;
     size_t head = index / blocks, t0 = index % blocks * EN_QUERIES;
     size_t at = head * e->model->n_audio_ctx + t0;
-    size_t n = ctx - t0 < EN_QUERIES ? ctx - t0 : EN_QUERIES;
+    size_t n = er_min(ctx - t0, EN_QUERIES);
     size_t d = e->model->n_audio_state;
     float *out = e->attended + t0 * d + head * hd;
     if (e->exact) {
@@ -14824,7 +14824,7 @@ static void en_rear_task(void *context, size_t index, unsigned worker)
     en_worker *w = &e->worker[worker];
     const mf_layer *layer = &e->model->encoder[job->layer];
     size_t d = e->model->n_audio_state, ctx = e->positions, t0 = index * e->rows;
-    size_t n = ctx - t0 < e->rows ? ctx - t0 : e->rows;
+    size_t n = er_min(ctx - t0, e->rows);
     float *x = e->x + t0 * d;
     en_prepare(e, w, NULL, e->attended + t0 * d, d, n, d);
     en_multiply(e, w, w, en_all_panels(&layer->attn_out), n, (en_output){x, d, OP_ADD});
@@ -14868,7 +14868,7 @@ static void en_cross_task(void *context, size_t index, unsigned worker)
     en_engine *e = job->e;
     en_worker *w = &e->worker[worker];
     size_t d = e->model->n_audio_state, ctx = e->positions, t0 = index * e->rows, l, head;
-    size_t n = ctx - t0 < e->rows ? ctx - t0 : e->rows;
+    size_t n = er_min(ctx - t0, e->rows);
     en_prepare(e, w, NULL, e->x + t0 * d, d, n, d);
     for (l = 0; l < e->model->n_text_layer; l++) {
         const gm_weight *kv = &e->model->decoder[l].cross_kv;
@@ -14910,8 +14910,7 @@ static void en_mel_task(void *context, size_t index, unsigned worker)
         e->op->mel_powers(e->fft, &e->filters, job->span + t * ML_HOP, e->mel + (t + 1) * mels,
                           mels, e->worker[worker].mel);
     }
-    for (t = (first > job->frames ? first : job->frames) * mels; t < (first + EN_MEL_FRAMES) * mels;
-         t++) {
+    for (t = er_max(first, job->frames) * mels; t < (first + EN_MEL_FRAMES) * mels; t++) {
         e->mel[mels + t] = ML_POWER_MIN;
     }
 }
@@ -14939,11 +14938,9 @@ static size_t en_columns(const wnpu_model *m)
 
 static void en_carve_worker(ar_arena *arena, const en_engine *e, en_worker *w)
 {
-    size_t d = e->model->n_audio_state > e->model->n_text_state ? e->model->n_audio_state
-                                                                 : e->model->n_text_state;
-    size_t keys = en_round16(e->model->n_audio_ctx > e->model->n_text_ctx ? e->model->n_audio_ctx
-                                                                         : e->model->n_text_ctx);
-    size_t k = 4 * d > 3 * (size_t)e->model->n_mels ? 4 * d : 3 * (size_t)e->model->n_mels;
+    size_t d = er_max(e->model->n_audio_state, e->model->n_text_state);
+    size_t keys = en_round16(er_max(e->model->n_audio_ctx, e->model->n_text_ctx));
+    size_t k = er_max(4 * d, 3 * (size_t)e->model->n_mels);
     size_t packed = e->gm->a_bytes(e->rows, k / 4);
     size_t strip = EN_QUANTISE_ROWS * k, heads = e->rows * EN_MAX_HEAD;
     size_t acc = (EN_QUERIES + 1) * EN_KEYS, product = e->rows * en_columns(e->model);
@@ -15141,13 +15138,13 @@ static void de_logits(const de_decoder *d, const de_stage *stage, const en_worke
     size_t last = (size_t)m->vocab.n_vocab, p, each, row;
     for (p = panel; p < panel + n && !tp_cancelled(d->e->pool); p += each) {
         size_t column = p * 16;
-        each = panel + n - p < EN_PANELS ? panel + n - p : EN_PANELS;
+        each = er_min(panel + n - p, EN_PANELS);
         en_prefetch_columns(stage->weight, p + each, EN_PANELS);
         en_products(d->e, in, w, (en_panels){stage->weight, p, each}, stage->rows);
         op->complete(stage->out + column, stage->ldo, w->acc, stage->rows, each * 16, in->scale,
                      stage->weight->scale + column, d->rest, m->wide_values + column, stage->ldo);
     }
-    last = first + n * 16 < last ? first + n * 16 : last;
+    last = er_min(first + n * 16, last);
     for (row = 0; row < stage->rows; row++) {
         d->largest[row * blocks + first / DE_BLOCK] =
             op->largest(stage->out + row * stage->ldo + first, last - first);
@@ -15225,7 +15222,7 @@ static void de_multiply(de_decoder *d, size_t item, unsigned worker)
         panel = end;
     }
     for (; panel < end; panel += n) {
-        n = end - panel > DE_BLOCK / 16 ? DE_BLOCK / 16 : end - panel;
+        n = er_min(end - panel, DE_BLOCK / 16);
         de_logits(d, stage, in, w, panel, n);
     }
 }
@@ -16396,7 +16393,7 @@ static float *se_feed_from(de_decoder *d, size_t slot, const int32_t *tokens, si
     size_t done, end = n + ahead, stride = de_logits_stride(m), wanted = 0, best;
     for (done = from; done < end; done += DE_ROWS) {
         de_row row[DE_ROWS];
-        size_t i, rows = end - done < DE_ROWS ? end - done : DE_ROWS;
+        size_t i, rows = er_min(end - done, DE_ROWS);
         wanted = 0;
         for (i = 0; i < rows; i++) {
             size_t at = done + i;
@@ -16451,10 +16448,10 @@ static size_t se_draw(const op_kernels *op, const float *logits, size_t n, float
     float maximum = logits[op->argmax(logits, n)], total = 0.0f, sum = 0.0f;
     size_t at, i, last = 0;
     for (at = 0; at < n; at += SE_BLOCK) {
-        total += op->sum_exp(logits + at, n - at < SE_BLOCK ? n - at : SE_BLOCK, maximum);
+        total += op->sum_exp(logits + at, er_min(n - at, SE_BLOCK), maximum);
     }
     for (at = 0; at < n; at += SE_BLOCK) {
-        size_t size = n - at < SE_BLOCK ? n - at : SE_BLOCK;
+        size_t size = er_min(n - at, SE_BLOCK);
         float block = op->sum_exp(logits + at, size, maximum), inside = 0.0f;
         if (sum + block <= u * total) {
             sum += block;
@@ -17978,7 +17975,7 @@ static void al_attend_task(void *context, size_t index, unsigned worker)
     en_worker *w = &e->worker[worker];
     const en_heads *h = &de_cross(a->decoder)[a->heads[a->head].layer];
     size_t hd = h->hd, base = a->heads[a->head].head * h->keys, first = index * EN_QUERIES, r, from;
-    size_t n = al_rows(a) - first < EN_QUERIES ? al_rows(a) - first : EN_QUERIES;
+    size_t n = er_min(al_rows(a) - first, EN_QUERIES);
     const float *query = a->query + (a->head * AL_ROWS + first) * hd;
     float *out = a->weights + first * a->stride;
     int8_t q[EN_QUERIES * EN_MAX_HEAD];
@@ -17997,7 +17994,7 @@ static void al_attend_task(void *context, size_t index, unsigned worker)
         e->gm->pack_a(w->queries, q, hd, n, hd / 4);
     }
     for (from = 0; !e->exact && from < a->stride; from += EN_KEYS) {
-        size_t keys = a->stride - from < EN_KEYS ? a->stride - from : EN_KEYS, at = base + from;
+        size_t keys = er_min(a->stride - from, EN_KEYS), at = base + from;
         gm_product p = {0};
         p.c = w->acc;
         p.ldc = EN_KEYS;
@@ -18022,7 +18019,7 @@ static void al_normalise_task(void *context, size_t index, unsigned worker)
 {
     al_aligner *a = context;
     size_t first = index * AL_TASK_FRAMES, rows = al_rows(a), r, f;
-    size_t n = a->stride - first < AL_TASK_FRAMES ? a->stride - first : AL_TASK_FRAMES;
+    size_t n = er_min(a->stride - first, AL_TASK_FRAMES);
     float mean[AL_TASK_FRAMES], deviation[AL_TASK_FRAMES];
     (void)worker;
     for (f = 0; f < n; f++) {
@@ -18191,7 +18188,7 @@ static void al_sum_near(al_aligner *a)
     size_t i, f;
     for (i = 0; i <= a->n_text; i++) {
         size_t from = a->path[i] > AL_NEAR_BEFORE ? a->path[i] - AL_NEAR_BEFORE : 0;
-        size_t after = a->path[i] + AL_NEAR_AFTER, end = after < a->frames ? after : a->frames;
+        size_t after = a->path[i] + AL_NEAR_AFTER, end = er_min(after, a->frames);
         const float *row = a->weights + (a->lead + i) * a->stride;
         float sum = 0.0f;
         for (f = from; f < end; f++) {
@@ -18376,7 +18373,7 @@ static float al_distance_at(const al_sound *s, size_t k, size_t at)
     n = er_min(n, AL_SOUND_MOST);
     m = n + 2 * AL_SOUND_MARGIN;
     at = at > AL_SOUND_MARGIN ? at - AL_SOUND_MARGIN : 0;
-    at = at < s->frames - m ? at : s->frames - m;
+    at = er_min(at, s->frames - m);
     return al_sound_distance(s->bands + s->begin[k] * AL_BANDS, n, s->bands + at * AL_BANDS, m);
 }
 
@@ -19022,7 +19019,7 @@ static size_t rs_used(const rs_store *s)
 
 static size_t rs_peak(const rs_store *s)
 {
-    return rs_used(s) > s->peak ? rs_used(s) : s->peak;
+    return er_max(rs_used(s), s->peak);
 }
 
 static void rs_reset(rs_store *s)
@@ -19460,7 +19457,7 @@ static int rs_is_record(rs_claims *p, size_t at, const tk_vocab *v)
         return 0;
     }
     p->begin_ms = s->t0_ms;
-    p->end_ms = s->t1_ms > p->end_ms ? s->t1_ms : p->end_ms;
+    p->end_ms = er_max64(s->t1_ms, p->end_ms);
     return rs_is_time(s->t0_ms, s->t1_ms) && s->language >= 0 && s->language < TK_LANGUAGES &&
            rs_claim_tokens(p, &r, v) && rs_claim(p, r.words, r.n_words, sizeof(rs_word)) &&
            rs_claim_text(p, r.text, s->text_length) && rs_claim_words(p, &r);
@@ -20190,10 +20187,8 @@ static float sp_excess(const rs_store *s, const rs_record *quiet, size_t first, 
     size_t i;
     for (i = first; i < end; i++) {
         rs_record loud = rs_get_record(s, i);
-        int64_t from = loud.segment.t0_ms > quiet->segment.t0_ms ? loud.segment.t0_ms
-                                                                 : quiet->segment.t0_ms;
-        int64_t to = loud.segment.t1_ms < quiet->segment.t1_ms ? loud.segment.t1_ms
-                                                               : quiet->segment.t1_ms;
+        int64_t from = er_max64(loud.segment.t0_ms, quiet->segment.t0_ms);
+        int64_t to = er_min64(loud.segment.t1_ms, quiet->segment.t1_ms);
         if (loud.segment.t0_ms > quiet->segment.t1_ms + SP_ECHO_MS) {
             break;
         }
@@ -23007,9 +23002,9 @@ static int np_set_tiling(np_tiling *tiling, const wnpu_accel_shape *s, uint32_t 
     double work = (double)s->m * s->n * s->k / NP_MACS_US;
     size_t tiles, products;
     tiling->shape = index;
-    tiling->m_step = s->m < tiling->rows ? s->m : tiling->rows;
+    tiling->m_step = er_min32(s->m, tiling->rows);
     tiling->n_step = s->n < tiling->n ? s->n & ~15u : tiling->n;
-    tiling->k_step = s->k < tiling->k ? s->k : tiling->k;
+    tiling->k_step = er_min32(s->k, tiling->k);
     if (tiling->m_step == 0 || tiling->n_step == 0 || tiling->k_step == 0) {
         return 0;
     }
@@ -23218,7 +23213,7 @@ static const int32_t *np_row_tile(const np_pass *p, size_t row, size_t ni, size_
 static size_t np_tile_columns(const np_tiling *tiling, size_t ni)
 {
     size_t left = tiling->n - ni * tiling->n_step;
-    return left < tiling->n_step ? left : tiling->n_step;
+    return er_min(left, tiling->n_step);
 }
 
 /* Verifies the checksums C r = A (B r) of n rows: 1 if all match. */
@@ -23303,7 +23298,7 @@ static void np_input_task(void *context, size_t index, unsigned worker)
     const np_pass *p = context;
     const en_engine *e = p->b->e;
     size_t d = e->model->n_audio_state, mels = e->model->n_mels, row = index * NP_ROWS;
-    size_t n = np_rows(p->c) - row < NP_ROWS ? np_rows(p->c) - row : NP_ROWS;
+    size_t n = er_min(np_rows(p->c) - row, NP_ROWS);
     (void)worker;
     if (p->c->stage == NP_CONV1) {
         np_quantise(p, NP_CONV1, row, n, e->mel + (2 * p->c->t0 + row) * mels, mels);
@@ -23323,7 +23318,7 @@ static void np_after_conv1(const np_pass *p, en_worker *w, size_t row, size_t n)
         done = 1;
     }
     while (done < rows) {
-        size_t some = rows - done < NP_ROWS ? rows - done : NP_ROWS;
+        size_t some = er_min(rows - done, NP_ROWS);
         np_product(p, w, 2 * row + done - 1, some, w->hidden + done * d, d, OP_GELU);
         done += some;
     }
@@ -23385,7 +23380,7 @@ static void np_after_task(void *context, size_t index, unsigned worker)
     const en_engine *e = p->b->e;
     en_worker *w = &e->worker[worker];
     size_t d = e->model->n_audio_state, row = index * NP_ROWS;
-    size_t n = p->c->n - row < NP_ROWS ? p->c->n - row : NP_ROWS;
+    size_t n = er_min(p->c->n - row, NP_ROWS);
     switch (p->c->stage) {
     case NP_CONV1: np_after_conv1(p, w, row, n); break;
     case NP_CONV2: np_after_conv2(p, w, row, n); break;
@@ -23589,7 +23584,7 @@ static void np_describe(np_bridge *b, const np_chunk *c, size_t index, wnpu_acce
     size_t left = np_rows(c) - first;
     memset(to, 0, sizeof *to);
     to->shape = tiling->shape;
-    to->m = (uint32_t)(left < tiling->m_step ? left : tiling->m_step);
+    to->m = (uint32_t)er_min(left, tiling->m_step);
     to->b = w->handles[ki * tiling->n_tiles + ni];
     to->a = c->a[np_operand_set(c->stage)] + first * tiling->k + ki * tiling->k_step;
     to->lda = tiling->k;
@@ -23639,10 +23634,10 @@ static int np_submit(np_bridge *b, np_chunk *c)
     np_job *job = &b->job[b->n_jobs];
     int code;
     if (tiles > b->plan.chain) {
-        count = tiles - c->next % tiles < b->plan.chain ? tiles - c->next % tiles : b->plan.chain;
+        count = er_min(tiles - c->next % tiles, b->plan.chain);
     } else {
         count = b->plan.chain / tiles * tiles;
-        count = total - c->next < count ? total - c->next : count;
+        count = er_min(total - c->next, count);
     }
     for (i = 0; i < count; i++) {
         np_describe(b, c, c->next + i, &product[i]);
@@ -24064,7 +24059,7 @@ static int np_make_resident(np_bridge *b, np_weight *w, const np_tiling *tiling,
         for (ni = 0; ni < tiling->n_tiles; ni++) {
             size_t n0 = ni * tiling->n_step, n = np_tile_columns(tiling, ni);
             size_t k0 = ki * tiling->k_step;
-            size_t k = tiling->k - k0 < tiling->k_step ? tiling->k - k0 : tiling->k_step;
+            size_t k = er_min(tiling->k - k0, tiling->k_step);
             int code;
             np_unpack_tile(b->tile, w->weight, n0, n, k0, k);
             er_clear(error);
@@ -24216,7 +24211,7 @@ static void np_carve_rows(ar_arena *arena, np_bridge *b, size_t workers)
         np_chunk *c = &b->chunk[i];
         size_t conv = 2 * (size_t)p->chunk * 3 * m->n_mels, rows = (size_t)p->chunk * d;
         c->t0 = i * p->chunk;
-        c->n = m->n_audio_ctx - c->t0 < p->chunk ? m->n_audio_ctx - c->t0 : p->chunk;
+        c->n = er_min(m->n_audio_ctx - c->t0, p->chunk);
         c->a[0] = ar_carve(arena, 4 * rows, 1);
         c->a[1] = ar_carve(arena, er_max(conv, rows), 1);
         c->scale[0] = ar_carve(arena, p->chunk, sizeof(float));
@@ -24954,7 +24949,7 @@ static size_t va_push(va_detector *v, const float *samples, size_t n, va_span *s
     size_t done = 0;
     *found = 0;
     while (done < n && !*found) {
-        size_t part = n - done < VA_BLOCK ? n - done : VA_BLOCK;
+        size_t part = er_min(n - done, VA_BLOCK);
         memcpy(v->x + v->have, samples + done, part * sizeof(float));
         v->have += part;
         done += part;
