@@ -30212,9 +30212,9 @@ static int tt_is_wanted(const ru_audio *a, const ru_live *live, const wnpu_param
            !w->due && au_ms(a->stream, ri_ready(a->ring)) <= live->step_ms;
 }
 
-/* After a call, also one that was cancelled: withdraws the text of a window that is final now. Where
- * words are confirmed, shows those of the open window, and what was said behind them when words
- * were confirmed last. */
+/* After a call, also one that was cancelled: withdraws the text of a window that is final now.
+ * Where words are confirmed, shows those of the open window, and what was said behind them when
+ * words were confirmed last. */
 static void tt_withdraw(ru_run *r)
 {
     ru_tentative *t = &r->tentative;
