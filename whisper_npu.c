@@ -3408,6 +3408,23 @@ WNPU_API void wnpu_wav_reader_init(wnpu_wav_reader *reader, size_t struct_size)
     er_init(reader, struct_size, &r, sizeof r);
 }
 
+/* Passes everything before the first sample; frame receives the bytes of a frame. */
+static int au_wav_find(au_wav *w, wnpu_audio *found, size_t *frame, wnpu_error *error)
+{
+    int status = au_wav_begin(w, error);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = au_wav_seek_data(w, error);
+    if (status < 0) {
+        return status;
+    }
+    if (au_wav_describe(w, found, frame, error) != WNPU_OK) {
+        return WNPU_E_AUDIO;
+    }
+    return status == 0 || w->size < *frame ? au_wav_no_samples(w, error) : WNPU_OK;
+}
+
 WNPU_API int wnpu_wav_reader_open(wnpu_wav_reader *reader, wnpu_audio *audio, wnpu_error *error)
 {
     const size_t known = offsetof(wnpu_audio, user) + sizeof(void *);
@@ -3441,19 +3458,11 @@ WNPU_API int wnpu_wav_reader_open(wnpu_wav_reader *reader, wnpu_audio *audio, wn
     wnpu_audio_init(audio, audio->struct_size);
     wnpu_audio_init(&found, sizeof found);
     found.struct_size = audio->struct_size;
-    status = au_wav_begin(w, error);
+    status = au_wav_find(w, &found, &frame, error);
     if (status != WNPU_OK) {
-        return status;
-    }
-    status = au_wav_seek_data(w, error);
-    if (status < 0) {
-        return status;
-    }
-    if (au_wav_describe(w, &found, &frame, error) != WNPU_OK) {
-        return WNPU_E_AUDIO;
-    }
-    if (status == 0 || w->size < frame) {
-        return au_wav_no_samples(w, error);
+        return s->ahead.failure == 0 ? status
+            : er_set(error, WNPU_E_IO, "reading the WAV file failed with %lld before its samples",
+                     (long long)s->ahead.failure);
     }
     s->frame = frame;
     found.frames = w->size_guessed ? 0 : w->left / frame;

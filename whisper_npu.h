@@ -483,8 +483,8 @@ typedef struct wnpu_wav_reader {
 WNPU_API void wnpu_wav_reader_init(wnpu_wav_reader *reader, size_t struct_size);
 /* Reads up to the first sample, and sets format, rate, channels and read of *audio, and frames if
  * the file specifies them. Before: wnpu_wav_reader_init(), then set reader->read and reader->user;
- * wnpu_audio_init() for audio. Errors: E_AUDIO, E_UNSUPPORTED (the fmt chunk comes after the
- * samples), E_VERSION, E_ARGUMENT. */
+ * wnpu_audio_init() for audio. Errors: E_AUDIO, E_IO (read failed), E_UNSUPPORTED (the fmt chunk
+ * comes after the samples), E_VERSION, E_ARGUMENT. */
 WNPU_API int wnpu_wav_reader_open(wnpu_wav_reader *reader, wnpu_audio *audio, wnpu_error *error);
 
 /* ---------------------------------------------------------------- results ---- */

@@ -1455,6 +1455,7 @@ static void test_wav_parts(void)
     wnpu_audio a;
     wnpu_error e;
     struct audio_bytes b;
+    size_t cut;
     begin(&b, "RIFF");
     put_fmt(&b, 16, 1, 1, 16000, 16);
     put_chunk(&b, "data", 21);
@@ -1492,6 +1493,13 @@ static void test_wav_parts(void)
     }
     T_CHECK(got[0] == 0x80 && got[20] == 0x80 && got[27] == 0x87, "both parts");
     T_CHECK(a.read(a.user, got, 1) == -7 && a.read(a.user, got, 1) == -7, "the failure");
+    for (cut = 0; cut < 44; cut += 11) {
+        pipe.data = b.data;
+        pipe.left = cut;
+        T_CHECK(wnpu_wav_reader_open(&audio_reader, &a, &e) == WNPU_E_IO &&
+                strstr(e.message, "failed with -7") != NULL, "%lu bytes: %s", (unsigned long)cut,
+                e.message);
+    }
     audio_reader.struct_size -= 8;
     T_CHECK(wnpu_wav_reader_open(&audio_reader, &a, &e) == WNPU_E_VERSION, "an older header");
 }
