@@ -30224,7 +30224,7 @@ static int tt_is_wanted(const ru_audio *a, const ru_live *live, const wnpu_param
 /* After a call, also one that was cancelled: withdraws the text of a window that is final now.
  * Where words are confirmed, shows those of the open window, and what was said behind them when
  * words were confirmed last. */
-static void tt_withdraw(ru_run *r)
+static void tt_refresh(ru_run *r)
 {
     ru_tentative *t = &r->tentative;
     const ru_confirmed *c = &r->state.confirmed;
@@ -30465,7 +30465,7 @@ static int st_resume(ru_run *r)
     }
     wi_load_checkpoint(&r->state.checkpoint, &r->out.now);
     if (status == WNPU_OK) {
-        tt_withdraw(r);
+        tt_refresh(r);
     }
     return status;
 }
@@ -30532,7 +30532,7 @@ static int st_run(ru_run *r, int finish)
 static int st_step(ru_run *r)
 {
     int status = r->work.resumable ? st_run(r, 0) : r->work.live_status;
-    tt_withdraw(r);
+    tt_refresh(r);
     if (status == WNPU_OK) {
         r->tentative.events |= r->work.due ? WNPU_EVENT_MORE : 0u;
         status = tt_update(r);
@@ -30566,7 +30566,7 @@ static int st_finish(ru_run *r)
         r->work.live = 0;
         ri_close(&r->ring);
     } else {
-        tt_withdraw(r);
+        tt_refresh(r);
     }
     if (status == WNPU_OK) {
         wi_finish_language(&r->out.now.language, &r->work, &r->engine);
