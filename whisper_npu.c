@@ -22857,8 +22857,23 @@ WNPU_API int wnpu_params_set(wnpu_params *params, const char *name, const char *
 
 enum { NP_CONV1, NP_CONV2, NP_QKV, NP_ATTEND, NP_OUT, NP_FC1, NP_FC2, NP_CROSS, NP_STAGES };
 
-static const char *const np_names[NP_STAGES] = {
-    "conv1", "conv2", "qkv", "attention", "attn_out", "fc1", "fc2", "cross_kv"
+/* A stage's product: A has `rows` rows for an encoder position, B n columns of k values, in units
+ * of the encoder's width. */
+static const struct np_stage {
+    const char *name;
+    uint8_t rows, n, k;     /* k 0: another unit, see np_set_operands() */
+    uint8_t layers;         /* 1: runs in every encoder layer */
+    uint8_t set;            /* of np_chunk.a, for A */
+    uint8_t next;           /* to which its results are A; NP_STAGES: once all chunks are ready */
+} np_stages[NP_STAGES] = {
+    {"conv1", 2, 1, 0, 0, 1, NP_CONV2},
+    {"conv2", 1, 1, 3, 0, 0, NP_QKV},
+    {"qkv", 1, 3, 1, 1, 1, NP_STAGES},
+    {"attention", 1, 2, 0, 1, 1, NP_STAGES},
+    {"attn_out", 1, 1, 1, 1, 0, NP_FC1},
+    {"fc1", 1, 4, 1, 1, 1, NP_FC2},
+    {"fc2", 1, 1, 4, 1, 0, NP_QKV},
+    {"cross_kv", 1, 2, 1, 0, 1, NP_STAGES}
 };
 
 /* How one stage's product is cut into tiles of one of the accelerator's shapes. */
@@ -22970,32 +22985,26 @@ static void np_randomise(uint32_t *r, size_t n)
 /* How often a stage runs in a window. */
 static uint32_t np_runs(const wnpu_model *m, unsigned stage)
 {
-    return stage == NP_CONV1 || stage == NP_CONV2 || stage == NP_CROSS ? 1u : m->n_audio_layer;
-}
-
-/* Multiply-accumulates of a stage for `rows` encoder positions. */
-static uint64_t np_macs(const wnpu_model *m, unsigned stage, size_t rows)
-{
-    uint64_t d = m->n_audio_state, n = rows;
-    switch (stage) {
-    case NP_CONV1: return 2 * n * 3 * m->n_mels * d;
-    case NP_CONV2: case NP_QKV: return 3 * n * d * d;
-    case NP_ATTEND: return 2 * n * m->n_audio_ctx * d;
-    case NP_OUT: return n * d * d;
-    case NP_CROSS: return 2 * n * d * d * m->n_text_layer;
-    default: return 4 * n * d * d;
-    }
+    return np_stages[stage].layers ? m->n_audio_layer : 1u;
 }
 
 static void np_set_operands(const wnpu_model *m, unsigned stage, uint32_t chunk, np_tiling *tiling)
 {
     uint32_t d = m->n_audio_state;
     memset(tiling, 0, sizeof *tiling);
-    tiling->rows = stage == NP_CONV1 ? 2 * chunk : chunk;
-    tiling->n = stage == NP_QKV ? 3 * d : stage == NP_FC1 ? 4 * d : stage == NP_CROSS ? 2 * d : d;
-    tiling->k = stage == NP_CONV1 ? 3 * m->n_mels : stage == NP_CONV2 ? 3 * d
-             : stage == NP_FC2 ? 4 * d : d;
+    tiling->rows = np_stages[stage].rows * chunk;
+    tiling->n = np_stages[stage].n * d;
+    tiling->k = stage == NP_CONV1 ? 3 * m->n_mels : stage == NP_ATTEND ? m->n_audio_ctx
+             : np_stages[stage].k * d;
     tiling->units = stage == NP_CROSS ? m->n_text_layer : 1;
+}
+
+/* Multiply-accumulates of a stage for a window, each time that it runs. */
+static uint64_t np_macs(const wnpu_model *m, unsigned stage)
+{
+    np_tiling t;
+    np_set_operands(m, stage, m->n_audio_ctx, &t);
+    return (uint64_t)t.rows * t.n * t.k * t.units;
 }
 
 /* Tiles of a unit with `rows` rows. */
@@ -23036,7 +23045,7 @@ static int np_set_tiling(np_tiling *tiling, const wnpu_accel_shape *s, uint32_t 
 static double np_estimate(np_plan *p, const wnpu_model *m, const wnpu_accel_info *info,
                           const uint32_t *group, double cpu_rate, int all)
 {
-    double npu = 0.0, cpu = (double)np_macs(m, NP_ATTEND, m->n_audio_ctx) * m->n_audio_layer /
+    double npu = 0.0, cpu = (double)np_macs(m, NP_ATTEND) * m->n_audio_layer /
                             cpu_rate * 2.0; /* attention with softmax runs at about half the rate */
     uint64_t jobs = 0;
     uint32_t first = 0, i;
@@ -23046,7 +23055,7 @@ static double np_estimate(np_plan *p, const wnpu_model *m, const wnpu_accel_info
     for (stage = 0; stage < NP_STAGES; stage++) {
         np_tiling *best = &p->tiling[stage], tiling;
         uint32_t times = np_runs(m, stage);
-        double alone = (double)np_macs(m, stage, m->n_audio_ctx) * times / cpu_rate, there;
+        double alone = (double)np_macs(m, stage) * times / cpu_rate, there;
         np_set_operands(m, stage, p->chunk, best);
         for (i = 0; stage != NP_ATTEND && i < info->n_shapes; i++) {
             np_set_operands(m, stage, p->chunk, &tiling);
@@ -23151,30 +23160,20 @@ static np_weight *np_weight_of(const np_bridge *b, unsigned stage, size_t layer)
 static uint64_t np_bytes(const np_plan *p, const wnpu_model *m, const wnpu_accel_info *info)
 {
     uint64_t bytes = 0;
-    unsigned stage;
-    size_t i;
-    for (i = 0; i < np_n_weights(m); i++) {
-        const np_tiling *tiling;
-        (void)np_source(m, i, &stage);
-        tiling = &p->tiling[stage];
-        if (tiling->planned) {
-            bytes += (uint64_t)tiling->n_tiles * tiling->k_tiles *
-                     info->shapes[tiling->shape].resident_bytes;
-        }
+    unsigned i;
+    for (i = 0; i < NP_STAGES; i++) {
+        const np_tiling *t = &p->tiling[i];
+        bytes += t->planned ? (uint64_t)np_runs(m, i) * t->units * t->n_tiles * t->k_tiles *
+                              info->shapes[t->shape].resident_bytes : 0;
     }
     return bytes;
 }
 
 /* ---- results of a job, row by row ---- */
 
-static unsigned np_operand_set(unsigned stage)
-{
-    return stage != NP_CONV2 && stage != NP_OUT && stage != NP_FC2;
-}
-
 static size_t np_rows(const np_chunk *c)
 {
-    return c->stage == NP_CONV1 ? 2 * c->n : c->n;
+    return np_stages[c->stage].rows * c->n;
 }
 
 /* One parallel pass over the rows of a chunk. */
@@ -23231,7 +23230,7 @@ static int np_verify(const np_pass *p, size_t row, size_t n, int32_t *scratch)
     const np_bridge *b = p->b;
     const np_tiling *tiling = &b->plan.tiling[p->c->stage];
     const np_weight *w = np_weight_of(b, p->c->stage, p->c->layer + p->unit);
-    const int8_t *a = p->c->a[np_operand_set(p->c->stage)] + row * tiling->k;
+    const int8_t *a = p->c->a[np_stages[p->c->stage].set] + row * tiling->k;
     size_t r, ni;
     for (r = 0; r < n; r++) {
         uint32_t sum = 0;
@@ -23256,7 +23255,7 @@ static void np_product(const np_pass *p, en_worker *w, size_t row, size_t n, flo
     const en_engine *e = b->e;
     const np_tiling *tiling = &b->plan.tiling[p->c->stage];
     const gm_weight *weight = np_weight_of(b, p->c->stage, p->c->layer + p->unit)->weight;
-    const float *scale = p->c->scale[np_operand_set(p->c->stage)] + row;
+    const float *scale = p->c->scale[np_stages[p->c->stage].set] + row;
     int32_t *sum = b->sum + (size_t)(w - e->worker) * tiling->n_step;
     size_t r, ni;
     if (p->delivered && np_verify(p, row, n, sum)) {
@@ -23276,7 +23275,7 @@ static void np_product(const np_pass *p, en_worker *w, size_t row, size_t n, flo
     }
     __atomic_fetch_add(&p->c->cpu_rows, n, __ATOMIC_RELAXED);
     memcpy(w->scale, scale, n * sizeof *scale);
-    e->gm->pack_a(w->packed, p->c->a[np_operand_set(p->c->stage)] + row * tiling->k, tiling->k, n,
+    e->gm->pack_a(w->packed, p->c->a[np_stages[p->c->stage].set] + row * tiling->k, tiling->k, n,
                   tiling->k / 4);
     en_multiply(e, w, w, en_all_panels(weight), n, (en_output){out, ldo, finish});
 }
@@ -23288,8 +23287,8 @@ static void np_quantise(const np_pass *p, unsigned stage, size_t row, size_t n, 
                         size_t ldx)
 {
     size_t k = p->b->plan.tiling[stage].k;
-    p->b->e->op->quantise(p->c->a[np_operand_set(stage)] + row * k, x, ldx, n, k,
-                          p->c->scale[np_operand_set(stage)] + row);
+    p->b->e->op->quantise(p->c->a[np_stages[stage].set] + row * k, x, ldx, n, k,
+                          p->c->scale[np_stages[stage].set] + row);
 }
 
 /* Layer norm of the residual stream, quantised as operand rows of a stage. */
@@ -23531,14 +23530,8 @@ static void np_finish(np_bridge *b, np_chunk *c, int delivered)
 /* The stage after the chunk's current one, or NP_STAGES where the chunk waits for the others. */
 static unsigned np_next_stage(const np_bridge *b, const np_chunk *c)
 {
-    switch (c->stage) {
-    case NP_CONV1: return NP_CONV2;
-    case NP_CONV2: return NP_QKV;
-    case NP_OUT: return NP_FC1;
-    case NP_FC1: return NP_FC2;
-    case NP_FC2: return c->layer + 1 < b->e->model->n_audio_layer ? NP_QKV : NP_STAGES;
-    default: return NP_STAGES;
-    }
+    int last = c->stage == NP_FC2 && c->layer + 1 == b->e->model->n_audio_layer;
+    return last ? NP_STAGES : np_stages[c->stage].next;
 }
 
 /* Sets the chunk's next stage; its operand rows are ready. 1 if it has to be submitted. */
@@ -23595,7 +23588,7 @@ static void np_describe(np_bridge *b, const np_chunk *c, size_t index, wnpu_acce
     to->shape = tiling->shape;
     to->m = (uint32_t)er_min(left, tiling->m_step);
     to->b = w->handles[ki * tiling->n_tiles + ni];
-    to->a = c->a[np_operand_set(c->stage)] + first * tiling->k + ki * tiling->k_step;
+    to->a = c->a[np_stages[c->stage].set] + first * tiling->k + ki * tiling->k_step;
     to->lda = tiling->k;
     to->user = b;
 }
@@ -23715,7 +23708,7 @@ static void np_distrust(np_bridge *b, const np_chunk *c)
 {
     char reason[96];
     (void)snprintf(reason, sizeof reason, "a result does not match its checksum (%s of layer %lu, "
-                   "positions from %lu on)", np_names[c->stage], (unsigned long)c->layer,
+                   "positions from %lu on)", np_stages[c->stage].name, (unsigned long)c->layer,
                    (unsigned long)c->t0);
     np_stop_using(b, reason);
     b->accel->distrust(b->accel->self, reason);
@@ -23896,7 +23889,7 @@ static void np_count_cpu_window(np_bridge *b, const char *reason)
     const wnpu_model *m = b->e->model;
     unsigned i;
     for (i = 0; i < NP_STAGES; i++) {
-        uint64_t macs = np_macs(m, i, m->n_audio_ctx) * np_runs(m, i);
+        uint64_t macs = np_macs(m, i) * np_runs(m, i);
         b->stage[i].macs += macs;
         if (b->plan.tiling[i].planned) {
             b->stage[i].fallback_macs += macs;
@@ -23971,7 +23964,7 @@ static void np_reset(np_bridge *b)
     memset(b->stage, 0, sizeof b->stage);
     b->fell_back = 0;
     for (i = 0; i < NP_STAGES && b->accel != NULL; i++) {
-        b->stage[i].name = np_names[i];
+        b->stage[i].name = np_stages[i].name;
         b->stage[i].planned = b->plan.tiling[i].planned;
     }
 }
