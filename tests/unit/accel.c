@@ -431,6 +431,7 @@ static state encode(wnpu_session *s)
     state to = {14695981039346656037u, 14695981039346656037u};
     size_t l, n;
     memcpy(s->run.audio.samples, accel_window, sizeof accel_window);
+    s->run.audio.written = sizeof accel_window / sizeof *accel_window;
     wd_encode(&s->run);
     to.x = fnv(to.x, s->run.engine.x, (size_t)m->n_audio_ctx * m->n_audio_state * sizeof(float));
     for (l = 0; l < m->n_text_layer; l++) {
