@@ -21892,6 +21892,7 @@ typedef struct wr_writer {
     int tick_ms;            /* resolution of cue times; 0: those of segments, without a layout */
     int one_line;           /* cues have a single line */
     int names_speaker;      /* "Speaker 1: " is the beginning of a cue's first line */
+    int words;              /* a cue is one word unless max_words says otherwise */
 } wr_writer;
 
 static void wr_json(wr_job *job);
@@ -22140,8 +22141,9 @@ WNPU_RARE static void wr_write_cues(wr_job *job)
 static int wr_has_layout(const wnpu_write_options *o, const wr_writer *w)
 {
     return w->tick_ms > 0 &&
-           ((o->max_line_width | o->max_lines | o->max_cue_ms | o->min_cue_ms | o->min_gap_ms |
-             o->reading_speed | o->max_words) > 0 || (o->word_times && w->mark != NULL));
+           ((w->words | o->max_line_width | o->max_lines | o->max_cue_ms | o->min_cue_ms |
+             o->min_gap_ms | o->reading_speed | o->max_words) > 0 ||
+            (o->word_times && w->mark != NULL));
 }
 
 /* Writes the results after the cursor and advances it. */
@@ -22162,6 +22164,7 @@ WNPU_RARE static int wr_write(const rs_store *store, const tk_vocab *v, const rs
     job.options = *options;
     job.options.max_lines = options->max_line_width > 0 && job.writer->one_line
                                 ? 1 : options->max_lines;
+    job.options.max_words = options->max_words == 0 ? job.writer->words : options->max_words;
     job.at = at;
     job.end_ms = summary != NULL && at->last ? summary->duration_ms : INT64_MAX / 2;
     job.laid_out = wr_has_layout(options, job.writer);
@@ -25858,6 +25861,7 @@ typedef struct ru_confirmed {
     int64_t until_ms;       /* which was done for words that end by here */
     uint32_t n, n_said;     /* final tokens; all */
     uint32_t n_shown;       /* of all, those that are shown, see wd_shown() */
+    uint32_t reserved;      /* 0: there is no padding */
     int32_t tokens[SE_MAX_TOKENS];
     float probability[SE_MAX_TOKENS];
 } ru_confirmed;

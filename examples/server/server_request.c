@@ -752,7 +752,7 @@ int request_finish(request *r, const wnpu_model *model)
     r->has_layout &= r->format == ANSWER_WRITTEN &&
                      wnpu_get_format(r->layout.format, &written) == WNPU_OK && written.has_layout;
     r->params.words |= r->token_times > 0 || r->align.n > 0 ||
-                       (r->has_layout && wnpu_write_wants_words(&r->layout));
+                       (r->format == ANSWER_WRITTEN && wnpu_write_wants_words(&r->layout));
     if (r->align.n > 0 && (r->params.task == WNPU_TRANSLATE || r->speakers)) {
         return refuse(r, ALIGN, r->speakers ? "align is not for channels as speakers"
                                             : "align is not for translations");

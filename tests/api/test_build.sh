@@ -357,25 +357,29 @@ test_outline() {
     done | cmp -s - whisper_npu.c || fail "the sections together are not the file"
 }
 
-# A format is a row of the library's table, and programs ask the row: with one more, transcribe's
-# objects as they are offer it, divide its text as that of others, and measure when words are said.
+# A format is a row of the library's table, and programs ask the row: with one more, whose cues are
+# words, transcribe's objects as they are offer it and measure when its words are said, and so does
+# the server.
 test_new_format() {
     build=${WNPU_BUILD:-build}
     sed -e 's|^static const wr_writer wr_writers.*|&\
     [WNPU_FORMAT_VERBOSE_JSON + 1] = {.name = "toy", .type = "text/x-toy", .cue = wr_tsv_cue,\
-                                      .tick_ms = 1},|' whisper_npu.c >"$T/more.c"
+                                      .tick_ms = 1, .words = 1},|' whisper_npu.c >"$T/more.c"
     toy_says "$build" || return
     objects=$(sed -n 's/^OBJECTS_transcribe = //p' Makefile)
     c='clang -O0' # which takes the least time
     command -v clang >/dev/null 2>&1 || c="${CC:-cc} -Og"
+    try $c -std=c11 -DWNPU_NO_SIMD -DWNPU_SELF='"more.c"' -I. -c "$T/more.c" -o "$T/more.o" || return
     # shellcheck disable=SC2086,SC2046
-    try $c -std=c11 -DWNPU_NO_SIMD -DWNPU_SELF='"more.c"' -I. "$T/more.c" \
-        $(printf "$build/%s.o " transcribe $objects) "$build/libwhisper_npu.a" -o "$T/more" \
-        -lm -lpthread $([ $npu = no ] || pkg-config --libs libdrm 2>/dev/null || echo -ldrm) || return
+    try $c "$T/more.o" $(printf "$build/%s.o " transcribe $objects) "$build/libwhisper_npu.a" \
+        -o "$T/more" -lm -lpthread \
+        $([ $npu = no ] || pkg-config --libs libdrm 2>/dev/null || echo -ldrm) || return
     "$T/more" --help >"$T/help"
     grep -q '^Subtitles (.*, toy)$' "$T/help" || fail "--help does not name the format"
     for f in toy vtt; do
-        "$T/more" -q -t 1 -m "$T/toy.bin" --vad off --max-tokens 8 --no-fallback --max-words 1 \
+        [ $f = toy ] && words= || words='--max-words 1'
+        # shellcheck disable=SC2086
+        "$T/more" -q -t 1 -m "$T/toy.bin" --vad off --max-tokens 8 --no-fallback $words \
             -o "$T/cues.$f" "$T/noise.wav" 2>"$T/log" || fail "$f: $(cat "$T/log")"
     done
     awk -F '[:. ]+' '/-->/ { print ($1 * 60 + $2) * 60000 + $3 * 1000 + $4 "\t" \
@@ -383,6 +387,26 @@ test_new_format() {
     [ "$(wc -l <"$T/want")" -ge 2 ] || fail "vtt has no words: $(cat "$T/cues.vtt")"
     cut -f 1,2 "$T/cues.toy" | cmp -s - "$T/want" ||
         fail "words have other times than in vtt: $(cut -f 1,2 "$T/cues.toy" | diff - "$T/want")"
+    cat >"$T/asked.c" <<'END'
+#define _GNU_SOURCE
+#include "examples/kit/json.c"
+#include "examples/kit/list.c"
+#include "examples/server/server_request.c"
+int main(int argc, char **argv)
+{
+    static request r;
+    wnpu_params p;
+    wnpu_params_init(&p, sizeof p);
+    return argc == 2 && request_init(&r, API_OPENAI, &p, 5) == 0 &&
+           request_field(&r, "response_format", argv[1], strlen(argv[1])) == 0 &&
+           request_finish(&r, NULL) == 0 ? 10 + (int)r.params.words : 1;
+}
+END
+    try $c -std=c11 -I. "$T/asked.c" "$T/more.o" -o "$T/asked" -lm -lpthread || return
+    "$T/asked" toy
+    [ $? -eq 11 ] || fail "the server does not measure the words of the format"
+    "$T/asked" vtt
+    [ $? -eq 10 ] || fail "the server measures words of vtt without a layout"
 }
 
 # The example on the first screen of the header is examples/minimal.c, and compiles as C and C++.
