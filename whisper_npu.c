@@ -29523,13 +29523,16 @@ static int wi_transcribe(ru_run *r, const wnpu_audio *audio)
 /* Runs the voice activity detector only. */
 static int wi_detect_speech(ru_run *r, const wnpu_audio *audio)
 {
-    int status = wi_check(&r->text, &r->audio, &r->voices, &r->call);
+    int status;
     size_t frames;
+    r->call.params.vad = 1;
+    r->call.params.commit_step_ms = 0; /* of no use here, like voices: no reason to refuse */
+    r->call.params.voices = 0;
+    status = wi_check(&r->text, &r->audio, &r->voices, &r->call);
     status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->call.error) : status;
     if (status != WNPU_OK) {
         return status;
     }
-    r->call.params.vad = 1;
     status = aw_begin_audio(&r->audio, &r->out.now.stats, &r->call);
     while (status == WNPU_OK && !ru_cancelled(r->call.cancel) &&
            (status = aw_detect_all(&r->audio, &r->out.now.stats, &r->call.error)) == WNPU_OK &&
@@ -29703,6 +29706,7 @@ static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phra
     r->call.params.timestamps = 0;
     r->call.params.prefix = NULL;
     r->call.params.vad = 0; /* it chooses in any case */
+    r->call.params.commit_step_ms = 0;
     r->call.params.voices = 0;
     status = wi_open(r, audio);
     r->out.now.stats.audio_in_ms += ru_elapsed_ms(&since);
@@ -30346,6 +30350,7 @@ static void st_set_detection(const ru_live *live, wnpu_params *params)
 {
     if (live->detect_only) {
         params->vad = 1;
+        params->commit_step_ms = 0;
         params->language = WNPU_LANGUAGE_AUTO;
     }
 }

@@ -486,6 +486,7 @@ static void use_detector(const wnpu_model *m)
     wnpu_stats stats;
     float language_probability;
     p.vad = 0;
+    p.commit_step_ms = 800; /* neither is used */
     T_CHECK(wnpu_detect_speech(s, &p, &a) == WNPU_OK && wnpu_speech_span_count(s) > 0, "%s",
             wnpu_session_error(s));
     whole = life_written(s, WNPU_FORMAT_JSON);
@@ -506,6 +507,7 @@ static void use_detector(const wnpu_model *m)
         T_CHECK(w.starts >= 3 && w.updates == 0 && w.commits == 0, "%d begin", w.starts);
         free(live.bytes);
     }
+    p.commit_step_ms = 0;
     for (k = 0; k < 2; k++) { /* options are checked */
         wnpu_stream_options o = float_options(k ? 99 : 500);
         o.hangover_ms = k ? 500 : 99;

@@ -1202,6 +1202,7 @@ static void choice_errors(void)
     const char *many[200];
     float x[1600] = {0};
     wnpu_audio a = life_audio(x, 1600);
+    wnpu_params p;
     wnpu_choice c;
     int i;
     c.struct_size = sizeof c;
@@ -1221,6 +1222,10 @@ static void choice_errors(void)
             strstr(wnpu_session_error(s), "max_phrase_tokens") != NULL, "too many: %s",
             wnpu_session_error(s));
     T_CHECK(wnpu_choose(s, NULL, &a, many, 3, &c) == WNPU_OK && c.best >= 0, "few are fine: %s",
+            wnpu_session_error(s));
+    wnpu_stream_params_init(&p, sizeof p);
+    p.commit_step_ms = 800;
+    T_CHECK(wnpu_choose(s, &p, &a, many, 3, &c) == WNPU_OK, "parameters of a live run: %s",
             wnpu_session_error(s));
     wnpu_session_close(s);
     wnpu_model_close(m);
