@@ -152,8 +152,10 @@ static void all_words(void)
     results = n - (size_t)s.used - (size_t)s.count * sizeof(uint32_t);
     T_CHECK(s.speech.count > 0 && s.ledger.count > 0 && s.voice.seen > 0, "has all parts");
     replace_words(good, n, state, state + offsetof(ru_counts, language.sums) + 16);
+    replace_words(good, n, state + sizeof(ru_counts) - 16, state + sizeof(ru_counts));
     replace_words(good, n, state + offsetof(ru_state, fingerprint),
-                  state + offsetof(ru_state, confirmed));
+                  state + offsetof(ru_state, confirmed.tokens) + 16);
+    replace_words(good, n, state + offsetof(sn_state, at), state + offsetof(sn_state, last_ms));
     replace_words(good, n, state + offsetof(ru_state, live),
                   state + offsetof(ru_state, live.utterance) + sizeof(ru_utterance));
     replace_words(good, n, state + offsetof(sn_state, last_ms), state + offsetof(sn_state, ring));
