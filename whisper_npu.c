@@ -18880,6 +18880,14 @@ static void al_reconcile(const al_aligner *a, al_word *w, size_t n, int64_t *t0_
     }
 }
 
+/* Leaves the words from token `end` on to what follows: the next window begins with them. */
+static void al_cut(al_aligner *a, size_t end)
+{
+    while (a->n_words > 0 && a->from[a->words[a->n_words - 1].first] >= end) {
+        a->n_words--;
+    }
+}
+
 /* Returns the words of the next segment, those that begin before index end of the window's tokens,
  * and adjusts the segment's times, which are before end_ms. *n receives the number of words. */
 static const al_word *al_segment(al_aligner *a, size_t end, int64_t end_ms, int64_t *t0_ms,
@@ -28547,6 +28555,7 @@ static int wd_scroll(ru_run *r, int no_text, size_t *used)
     if (frames == 0) {
         return WNPU_OK;
     }
+    al_cut(&r->text.aligner, n);
     h->n = n;
     h->loop = 0;
     wd_set_confirmed(&r->state.confirmed, h, &r->work.origin);

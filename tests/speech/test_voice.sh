@@ -224,8 +224,24 @@ test_confirmed() {
     [ "$(wc -w <"$T/out")" -gt 8 ] || fail "words are missing: $(cat "$T/out")"
 }
 
+# A window that ends behind a confirmed word leaves the words behind it to the next one.
+test_confirmed_words() {
+    wav=$(examples/fetch.sh --offline demo 2>/dev/null)
+    [ -n "$wav" ] && [ -n "$tiny" ] ||
+        { skip "no recording or no model; examples/fetch.sh all gets them"; return; }
+    run 0 "$build/transcribe" -q -m "$tiny" -l en --commit 800 --words -f json "$wav"
+    python3 - "$T/out" >"$T/log" 2>&1 <<'PYTHON' || fail "$(tail -n 3 "$T/log")"
+import json, sys
+segments = json.load(open(sys.argv[1]))["segments"]
+assert len(segments) > 3, segments
+for segment in segments:
+    words = "".join(word["word"] for word in segment["words"])
+    assert words == segment["text"], (words, segment["text"])
+PYTHON
+}
+
 for t in free_tiny free_base_en signals header_as_samples commands_tiny commands_base_en \
-    commands_behind_text islands narrow radio confirmed; do
+    commands_behind_text islands narrow radio confirmed confirmed_words; do
     t_run test_$t
 done
 t_end
