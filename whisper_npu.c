@@ -17513,7 +17513,7 @@ static void se_carve(ar_arena *arena, se_search *s, size_t slots, const wnpu_mod
     s->fed = ar_carve(arena, m->n_text_ctx, sizeof(int32_t));
 }
 
-/* Begins with empty hypotheses: what one does not use is copied with it. */
+/* Clears the hypotheses: they are copied whole, unused elements included. */
 static void se_start(se_search *s, size_t n_text_ctx)
 {
     ar_wipe(s->live, s->slots * sizeof *s->live);
@@ -18880,7 +18880,7 @@ static void al_reconcile(const al_aligner *a, al_word *w, size_t n, int64_t *t0_
     }
 }
 
-/* Leaves the words from token `end` on to what follows: the next window begins with them. */
+/* Drops the words from token `end` on: they belong to the next window. */
 static void al_cut(al_aligner *a, size_t end)
 {
     while (a->n_words > 0 && a->from[a->words[a->n_words - 1].first] >= end) {
@@ -30918,9 +30918,9 @@ typedef enum sn_kind { SN_I32, SN_U32, SN_I64, SN_U64, SN_F32, SN_F64 } sn_kind;
 
 #define SN_SIZE (sizeof(size_t) == 8 ? SN_U64 : SN_U32)
 
-/* What the most of a range is added to. */
+/* Upper bounds that differ between snapshots: `most` of a range is added to one of them. */
 typedef enum sn_limit {
-    SN_ZERO,
+    SN_ZERO,                /* `most` is the bound itself */
     SN_END,                 /* end of the samples in ms */
     SN_LANGUAGES,           /* number of languages; 1 for an English-only model */
     SN_PREVIOUS,            /* most tokens of previous text */
@@ -30933,16 +30933,16 @@ typedef enum sn_limit {
 typedef struct sn_range {
     size_t at;              /* of the field in sn_state */
     sn_kind kind;
-    double least, most;
+    double least, most;     /* both are in the range */
     sn_limit of;
-    size_t count;           /* of an array; 0: the field is none */
+    size_t count;           /* elements of an array; 0: the field is no array */
 } sn_range;
 
 #define SN_AT(field) offsetof(sn_state, field)
 
-/* Ranges that do not depend on other fields. Those that do follow below. */
+/* The range of each field by itself. How fields have to fit together is checked below. */
 static const sn_range sn_ranges[] = {
-    {SN_AT(at.frame), SN_U64, 0, 1099511627776.0, SN_ZERO, 0},
+    {SN_AT(at.frame), SN_U64, 0, (double)((uint64_t)1 << 40), SN_ZERO, 0},
     {SN_AT(at.n_samples), SN_SIZE, ML_MARGIN, ML_SPAN, SN_ZERO, 0},
     {SN_AT(at.limit_ms), SN_I64, -1, 0, SN_END, 0},
     {SN_AT(at.spans_passed), SN_SIZE, 0, 0, SN_SPANS, 0},
@@ -30956,13 +30956,13 @@ static const sn_range sn_ranges[] = {
     {SN_AT(run.loop_cuts), SN_U32, 0, INT32_MAX, SN_ZERO, 0},
     {SN_AT(run.checkpoint.language.id), SN_I32, -1, -1, SN_LANGUAGES, 0},
     {SN_AT(run.checkpoint.language.rival), SN_I32, -1, -1, SN_LANGUAGES, 0},
-    {SN_AT(run.checkpoint.language.weight), SN_F32, 0, 1e12, SN_ZERO, 0},
-    {SN_AT(run.checkpoint.language.sums), SN_F32, 0, 1e12, SN_ZERO, RU_LANGUAGES},
-    {SN_AT(run.checkpoint.stats.total_ms), SN_F64, 0, 1e15, SN_ZERO, 6}, /* up to decoder_ms */
-    {SN_AT(run.checkpoint.stats.voice_ms), SN_F64, 0, 1e15, SN_ZERO, 0},
-    {SN_AT(run.checkpoint.stats.audio_ms), SN_I64, 0, 1e15, SN_ZERO, 0},
+    {SN_AT(run.checkpoint.language.weight), SN_F32, 0, 9e11, SN_ZERO, 0},
+    {SN_AT(run.checkpoint.language.sums), SN_F32, 0, 9e11, SN_ZERO, RU_LANGUAGES},
+    {SN_AT(run.checkpoint.stats.total_ms), SN_F64, 0, 9e14, SN_ZERO, 6}, /* up to decoder_ms */
+    {SN_AT(run.checkpoint.stats.voice_ms), SN_F64, 0, 9e14, SN_ZERO, 0},
+    {SN_AT(run.checkpoint.stats.audio_ms), SN_I64, 0, 9e14, SN_ZERO, 0},
     {SN_AT(run.checkpoint.stats.speech_ms), SN_I64, 0, 0, SN_END, 0},
-    {SN_AT(run.checkpoint.stats.unresolved_ms), SN_I64, 0, 1e15, SN_ZERO, 0},
+    {SN_AT(run.checkpoint.stats.unresolved_ms), SN_I64, 0, 9e14, SN_ZERO, 0},
     {SN_AT(run.confirmed.n), SN_U32, 0, RU_MAX_PREFIX, SN_ZERO, 0},
     {SN_AT(run.confirmed.n_said), SN_U32, 0, SE_MAX_TOKENS, SN_ZERO, 0},
     {SN_AT(run.confirmed.last_ms), SN_I64, 0, 0, SN_END, 0},
@@ -30971,9 +30971,8 @@ static const sn_range sn_ranges[] = {
     {SN_AT(run.live.skip_late), SN_I32, 0, 1, SN_ZERO, 0},
     {SN_AT(run.live.speaking), SN_I32, 0, 1, SN_ZERO, 0},
     {SN_AT(run.live.step), SN_U64, 0, 0, SN_STEPS, 0},
-    {SN_AT(run.live.same), SN_U64, 0, 0, SN_STEPS, 0},
     {SN_AT(run.live.n_utterances), SN_SIZE, 0, RU_UTTERANCES, SN_ZERO, 0},
-    {SN_AT(consumed), SN_U64, 0, 72057594037927936.0, SN_ZERO, 0},
+    {SN_AT(consumed), SN_U64, 0, (double)((uint64_t)1 << 53), SN_ZERO, 0},
     {SN_AT(n_resampler), SN_U64, 0, AU_WINDOW, SN_ZERO, 0},
     {SN_AT(real), SN_U64, 0, AU_WINDOW, SN_ZERO, 0},
     {SN_AT(format), SN_U32, 0, INT32_MAX, SN_ZERO, 0},
@@ -30990,10 +30989,10 @@ static const sn_range sn_ranges[] = {
     {SN_AT(ring.ended), SN_U64, 0, 1, SN_ZERO, 0},
     {SN_AT(ring.n_losses), SN_U64, 0, RI_LOSSES, SN_ZERO, 0},
     {SN_AT(ring.n_spans), SN_U64, 0, RI_SPANS, SN_ZERO, 0},
-    {SN_AT(ring.lost), SN_U64, 0, (double)(SIZE_MAX / 4), SN_ZERO, 0},
+    {SN_AT(ring.lost), SN_U64, 0, (double)(SIZE_MAX / 8), SN_ZERO, 0},
 };
 
-/* The value of a field as a double, which has 53 bits: enough for all ranges. */
+/* An element of a field. A double has 53 bits; larger values are rounded, and out of range. */
 static double sn_value(const unsigned char *field, sn_kind kind, size_t i)
 {
     union {
@@ -31158,8 +31157,7 @@ static int sn_are_utterances(const ru_live *s, int64_t most)
     const ru_utterance *u = s->utterance, *said = &s->reported;
     int64_t end = said->t1_ms;
     size_t i;
-    if (said->t0_ms < -1 || said->t0_ms > most ||
-        said->t1_ms > most ||
+    if (said->t0_ms < -1 || said->t0_ms > most || said->t1_ms > most ||
         (said->t1_ms != -1 && (said->t0_ms < 0 || said->t1_ms <= said->t0_ms)) ||
         (said->t0_ms >= 0 && said->t1_ms == -1 &&
          (s->n_utterances == 0 || u[0].t0_ms != said->t0_ms))) {
@@ -31229,8 +31227,7 @@ static int sn_are_times(const ru_audio *a, const sn_state *s, const rs_ends *end
     return l->covered_ms == ends->ledger_ms && l->covered_ms >= least &&
            l->covered_text_ms >= least &&
            (ends->speech_ms % VA_STEP_MS == 0 || (s->ended && ends->speech_ms == end)) &&
-           ends->speech_ms <= end && ends->text_ms <= end &&
-           sn_is_cut(a, at) &&
+           ends->speech_ms <= end && ends->text_ms <= end && sn_is_cut(a, at) &&
            s->voice.n_pushed <= samples &&
            (s->voice.n_pushed == 0 || s->voice.n_pushed >= at->frame * ML_HOP) &&
            va_is_valid_image(&s->voice, s->voice.n_pushed);
