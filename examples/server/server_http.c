@@ -373,7 +373,7 @@ static int submit(connection *conn, submission *s)
         pool_count_refusal(POOL_REFUSED_FULL);
         return answer_error(conn, API_OPENAI, 503, "there are too many jobs", NULL);
     }
-    if (jobs_describe(id, &body) != 0) { /* it is done, and others have made it go already */
+    if (jobs_describe(id, JOBS_ANSWER, &body) != 0) { /* done, and others made it go already */
         buffer_print(&body, "{\"id\": \"%s\"}\n", id);
     }
     (void)snprintf(path, sizeof path, "%s/%s", JOBS_PATH, id);
@@ -581,13 +581,20 @@ static int serve_models(connection *conn, watch *w)
 /* The state of a job and its answer, or the end of a job. */
 static int serve_jobs(connection *conn, watch *w)
 {
-    const char *uri = mg_get_request_info(conn)->local_uri;
-    const char *id = strstr(uri, "/jobs") + strlen("/jobs");
+    const struct mg_request_info *info = mg_get_request_info(conn);
+    const char *id = strstr(info->local_uri, "/jobs") + strlen("/jobs");
+    const char *query = info->query_string != NULL ? info->query_string : "";
+    char after[24];
+    size_t from = JOBS_ANSWER;
     buffer b = {NULL, 0, 0, 0};
     int status;
     (void)w;
     id += id[0] == '/';
-    if (has_method(conn, "DELETE") ? jobs_cancel(id) != 0 : jobs_describe(id, &b) != 0) {
+    if (mg_get_var(query, strlen(query), "after", after, sizeof after) > 0) {
+        from = (size_t)strtoull(after, NULL, 10);
+        from = from != JOBS_ANSWER ? from : 0; /* no place */
+    }
+    if (has_method(conn, "DELETE") ? jobs_cancel(id) != 0 : jobs_describe(id, from, &b) != 0) {
         return answer_error(conn, API_OPENAI, 404, "there is no such job, or not any more", "id");
     }
     if (b.n == 0) {

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <time.h>
 
+#define TOLD_MOST ((size_t)512 << 10) /* bytes of segments in an answer, to the end of a segment */
+
 typedef struct background {
     struct background *next;
     char id[JOBS_ID_SIZE];
@@ -21,9 +23,12 @@ typedef struct background {
     watch watch;
     job job;
     int is_json;              /* the answer */
+    int tells;                /* segments are kept */
     char warning[JOB_WARNINGS_SIZE];
     /* Under the lock. */
     int done, forgotten;
+    buffer text;              /* segments so far, a line each */
+    int32_t language;         /* of the last one */
     int64_t done_ms;          /* by platform_now_ms() */
 } background;
 
@@ -67,8 +72,9 @@ static void drop(background **at)
         jobs.last = at;
     }
     jobs.n--;
-    jobs.bytes -= b->job.body.n;
+    jobs.bytes -= b->job.body.n + b->text.n;
     job_free(&b->job);
+    buffer_free(&b->text);
     free(b);
     pthread_cond_broadcast(&jobs.changed);
 }
@@ -148,6 +154,27 @@ static void finish(background *b)
     submission_free(s);
 }
 
+/* Keeps a segment. Returns 0, or -1 to end the run. */
+static int keep_segment(void *user, const wnpu_segment *segment, size_t index)
+{
+    background *b = user;
+    buffer line = {NULL, 0, 0, 0};
+    size_t before;
+    int full;
+    reply_segment(&line, b->job.session, segment, index);
+    pthread_mutex_lock(&jobs.lock);
+    before = b->text.n;
+    full = line.failed || before + line.n > JOBS_BYTES_MOST ||
+           buffer_write(&b->text, line.bytes, line.n) < 0;
+    jobs.bytes += b->text.n - before;
+    b->language = segment->language;
+    while (jobs.bytes > JOBS_BYTES_MOST && drop_oldest()) {
+    }
+    pthread_mutex_unlock(&jobs.lock);
+    buffer_free(&line);
+    return full ? -1 : 0;
+}
+
 static void *run(void *user)
 {
     background *b = user;
@@ -208,6 +235,10 @@ int jobs_submit(submission *s, char id[JOBS_ID_SIZE])
     b->job.stall_ms = jobs.options.stall_ms;
     b->job.most_ms = jobs.options.most_ms;
     b->job.patient = 1;
+    b->tells = s->request.progress;
+    b->language = -1;
+    b->job.on_segment = b->tells ? keep_segment : NULL;
+    b->job.user = b;
     watch_add(&b->watch, -1, WATCH_WORKING, jobs.options.work_ms);
     if (add(b) != 0) {
         watch_remove(&b->watch);
@@ -244,7 +275,26 @@ int jobs_cancel(const char *id)
 
 /* ---- what is told ---- */
 
-static void add_answer(buffer *b, const background *j)
+/* The segments from a byte on, of which an answer has about TOLD_MOST bytes. */
+static void add_segments(buffer *b, const background *j, size_t from)
+{
+    const char *all = j->text.bytes, *end;
+    size_t at = from;
+    if (wnpu_language_name(j->language) != NULL) {
+        buffer_print(b, ", \"language\": \"%s\"", wnpu_language_name(j->language));
+    }
+    buffer_text(b, ", \"segments\": [");
+    while (at < j->text.n && at - from < TOLD_MOST &&
+           (end = memchr(all + at, '\n', j->text.n - at)) != NULL) {
+        buffer_text(b, at > from ? ", " : "");
+        (void)buffer_write(b, all + at, (size_t)(end - (all + at)));
+        at = (size_t)(end - all) + 1;
+    }
+    buffer_print(b, "], \"next\": %zu", at);
+}
+
+/* told: the answer has been told as segments. */
+static void add_answer(buffer *b, const background *j, int told)
 {
     size_t i, from;
     buffer_print(b, ", \"expires_in\": %.0f",
@@ -263,6 +313,10 @@ static void add_answer(buffer *b, const background *j)
         buffer_text(b, ", \"warning\": ");
         buffer_string(b, j->warning, strlen(j->warning));
     }
+    if (told) {
+        buffer_print(b, ", \"duration\": %.3f", (double)j->job.audio_ms / 1e3);
+        return;
+    }
     buffer_text(b, ", \"result\": ");
     if (!j->is_json) {
         buffer_string(b, j->job.body.bytes, j->job.body.n);
@@ -273,9 +327,16 @@ static void add_answer(buffer *b, const background *j)
     }
 }
 
-int jobs_describe(const char *id, buffer *b)
+/* Whether a place is one where a segment begins. */
+static int is_place(const background *j, size_t from)
+{
+    return from == 0 || (from <= j->text.n && j->text.bytes[from - 1] == '\n');
+}
+
+int jobs_describe(const char *id, size_t from, buffer *b)
 {
     background *j;
+    int told;
     pthread_mutex_lock(&jobs.lock);
     expire();
     j = *find(id);
@@ -285,8 +346,12 @@ int jobs_describe(const char *id, buffer *b)
         buffer_print(b, "{\"id\": \"%s\", \"object\": \"transcription.job\", \"created\": %lld, "
                      "\"status\": \"%s\", \"progress\": %.3f", j->id, (long long)j->created, state,
                      j->done ? 1 : (double)atomic_load(&j->job.permille) / 1e3);
+        told = from != JOBS_ANSWER && j->tells;
+        if (told) {
+            add_segments(b, j, is_place(j, from) ? from : 0);
+        }
         if (j->done) {
-            add_answer(b, j);
+            add_answer(b, j, told);
         }
         buffer_text(b, "}\n");
     }

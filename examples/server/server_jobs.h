@@ -35,8 +35,11 @@ void jobs_stop(void);
 /* Begins a job, which then owns the submission. Answers that have been kept longest make room for
  * it. Returns 0 and its id, or -1 if there is no room. */
 int jobs_submit(submission *s, char id[JOBS_ID_SIZE]);
-/* Writes the state of a job, and its answer, as JSON. Returns 0, or -1 if there is no such job. */
-int jobs_describe(const char *id, buffer *b);
+/* Writes the state of a job, and its answer, as JSON; of one whose segments are kept, because its
+ * request has `progress`, instead of the answer those from a place on, which is 0 or what was
+ * written as "next" before. Returns 0, or -1 if there is no such job. */
+#define JOBS_ANSWER SIZE_MAX /* the answer */
+int jobs_describe(const char *id, size_t from, buffer *b);
 /* Ends and forgets a job. Returns 0, or -1 if there is no such job. */
 int jobs_cancel(const char *id);
 /* Forgets answers that were kept for their time. */

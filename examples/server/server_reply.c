@@ -163,6 +163,31 @@ static void add_words(buffer *b, const wnpu_session *session, size_t segment, in
     }
 }
 
+void reply_segment(buffer *b, const wnpu_session *session, const wnpu_segment *segment,
+                   size_t index)
+{
+    wnpu_word w;
+    size_t k;
+    memset(&w, 0, sizeof w);
+    w.struct_size = sizeof w;
+    buffer_print(b, "{\"start\": %.3f, \"end\": %.3f, ", (double)segment->t0_ms / 1e3,
+                 (double)segment->t1_ms / 1e3);
+    if (segment->speaker > 0) {
+        add_speaker(b, segment->speaker);
+        buffer_text(b, ", ");
+    }
+    buffer_text(b, "\"text\": ");
+    buffer_string(b, segment->text, segment->text_length);
+    buffer_text(b, ", \"words\": [");
+    for (k = 0; wnpu_get_word(session, index, k, &w) == WNPU_OK; k++) {
+        buffer_text(b, k > 0 ? ", {\"word\": " : "{\"word\": ");
+        buffer_string(b, w.text, w.text_length);
+        buffer_print(b, ", \"start\": %.3f, \"end\": %.3f, \"probability\": %.3f}",
+                     (double)w.t0_ms / 1e3, (double)w.t1_ms / 1e3, (double)w.probability);
+    }
+    buffer_text(b, "]}\n");
+}
+
 static void add_all_words(buffer *b, const wnpu_session *session, int speakers)
 {
     size_t i, n = 0;

@@ -36,6 +36,9 @@ void reply_logprobs(buffer *b, const wnpu_model *model, const wnpu_segment *segm
 /* The results of the session's last run in the requested format. */
 void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *model,
                    const request *r);
+/* A segment as an object with its words and their probabilities, as a line. */
+void reply_segment(buffer *b, const wnpu_session *session, const wnpu_segment *segment,
+                   size_t index);
 /* Content-Type of the answer. */
 const char *reply_type(const request *r);
 

@@ -355,6 +355,7 @@ static int go_on(work *w, running *r, const wnpu_params *params, const wnpu_audi
         pool_count_yield();
         status = pool_take_back(j->watch, j->model, rank_of(j), &w->session) == POOL_TAKEN
                      ? wnpu_restore(w->session, snapshot, size) : WNPU_E_MEMORY;
+        j->session = w->session;
         r->since_ms = platform_now_ms();
         j->queued_ms += r->since_ms - begin;
     }
@@ -363,12 +364,10 @@ static int go_on(work *w, running *r, const wnpu_params *params, const wnpu_audi
 }
 
 /* Puts the text that the client knows in place of what was heard, with the times at which it was
- * said. Segments are told only now. */
+ * said. */
 static void align(job *j, wnpu_session *session)
 {
     request *r = j->request;
-    wnpu_segment s;
-    size_t i;
     int status;
     r->aligned.struct_size = sizeof r->aligned;
     status = wnpu_align(session, r->align.items, r->align.n, r->align_extra, &r->aligned);
@@ -378,8 +377,14 @@ static void align(job *j, wnpu_session *session)
         fail(j, status == WNPU_E_FULL ? 400 : 500, "align", "%s", status == WNPU_E_FULL
              ? "the text has too many words" : wnpu_session_error(session));
     }
-    for (i = 0; j->http_status == 200 && j->on_segment != NULL &&
-                wnpu_get_segment(session, i, &s) == WNPU_OK; i++) {
+}
+
+/* Tells all segments, of a run that could tell none before its end. */
+static void tell_segments(job *j, const wnpu_session *session)
+{
+    wnpu_segment s;
+    size_t i;
+    for (i = 0; j->http_status == 200 && wnpu_get_segment(session, i, &s) == WNPU_OK; i++) {
         if (j->on_segment(j->user, &s, i) != 0) {
             end_stopped(j);
         }
@@ -412,6 +417,7 @@ static void transcribe(work *w, const wnpu_audio *audio)
     params.user = &r;
     params.speaker = j->request->speakers;
     channels = channels < SPEAKERS_MOST ? channels : SPEAKERS_MOST;
+    j->session = w->session;
     status = wnpu_transcribe(w->session, &params, audio);
     while (status == WNPU_E_CANCELLED && r.yields && w->session != NULL) {
         status = go_on(w, &r, &params, audio);
@@ -431,6 +437,9 @@ static void transcribe(work *w, const wnpu_audio *audio)
     }
     if (j->http_status == 200 && j->request->align.n > 0) {
         align(j, w->session);
+    }
+    if (j->on_segment != NULL && (j->request->align.n > 0 || (late && j->patient))) {
+        tell_segments(j, w->session);
     }
     if (j->http_status == 200) {
         (j->answer != NULL ? j->answer : reply_results)(&j->body, w->session, j->model->model,

@@ -44,6 +44,7 @@ typedef struct job {
     char message[512];        /* of an error */
     const char *param;        /* the field that it is about, or NULL */
     char warning[512];        /* what is missing in an answer; "" if nothing is */
+    const wnpu_session *session; /* for on_segment */
 } job;
 
 /* Waits for a session, runs it in a thread of its own, and returns the session. */

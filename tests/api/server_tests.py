@@ -1988,6 +1988,62 @@ def jobs():
         assert wait_for(lambda: job(s, name) is None, 5) is not None
 
 
+def told(s, name):
+    """The segments of a job as they come, and its last state."""
+    segments, after = [], 0
+    while True:
+        state = json.loads(s.get(f"/v1/jobs/{name}?after={after}")[2])
+        segments += state["segments"]
+        if state["status"] in ("completed", "failed") and not state["segments"]:
+            return segments, state
+        after = state["next"]
+        time.sleep(0.02)
+
+
+def jobs_told():
+    """A job's segments can be fetched while it runs, each once, and as often as wanted from any
+    place; a stop for another client changes nothing."""
+    fields = [("async", "true"), ("progress", "true"), ("response_format", "text"),
+              ("timestamp_granularities", "word"), ("language", "en")]
+    with Server() as s:
+        name = submitted(s, wav_file(read(SPEECH)[44:] * 3), fields)
+        early = []
+
+        def first():
+            early[:] = [job(s, name)["status"],
+                        json.loads(s.get(f"/v1/jobs/{name}?after=0")[2])["segments"]]
+            return early[1]
+        assert wait_for(first, 60) is not None
+        same(early[0], "running")
+        s.text(AUDIO)  # for which the job stops
+        segments, state = told(s, name)
+        same(segments[:len(early[1])], early[1])
+        same((state["language"], round(state["duration"])), ("english", 90))
+        assert "result" not in state, state
+        text = "".join(x["text"] for x in segments)
+        same(job(s, name)["result"].strip(), text.strip())
+        for x in segments:
+            same("".join(w["word"] for w in x["words"]), x["text"])
+            assert all(x["start"] <= w["start"] <= w["end"] <= x["end"] and
+                       0 < w["probability"] <= 1 for w in x["words"]), x
+        middle = json.loads(s.get(f"/v1/jobs/{name}?after={state['next']}")[2])
+        same((middle["segments"], middle["next"]), ([], state["next"]))
+        for wrong in ("1", "99999999999999999999", "x"):  # is no place: all
+            same(json.loads(s.get(f"/v1/jobs/{name}?after={wrong}")[2])["segments"], segments)
+        both = wav_file(b"".join(DATA[i:i + 2] * 2 for i in range(0, 5 * 32000, 2)), 2)
+        name = submitted(s, both, [("response_format", "diarized_json"), *fields[:2]])
+        segments, state = told(s, name)
+        same([x["text"].strip() for x in segments],
+             [x["text"] for x in job(s, name)["result"]["segments"]])
+        assert {x["speaker"] for x in segments} <= {"A", "B"} and segments, segments
+        failed = submitted(s, b"no audio" * 10, fields)
+        segments, state = told(s, failed)
+        same((segments, state["status"]), ([], "failed"))
+        assert state["error"]["message"], state
+        other = submitted(s, AUDIO, fields[:1])  # whose client did not ask for it
+        same(finished(s, other), json.loads(s.get(f"/v1/jobs/{other}?after=0")[2]))
+
+
 # ---- TLS ----
 
 def make_certificate(name):

@@ -44,6 +44,7 @@ check() {
 test_formats() { check formats; }
 test_models() { check models; }
 test_jobs() { check jobs; }
+test_jobs_told() { check jobs_told; }
 test_tls() {
     command -v openssl >/dev/null 2>&1 && command -v curl >/dev/null 2>&1 ||
         { skip "no openssl or no curl"; return; }
@@ -122,7 +123,7 @@ test_containers() {
     check containers
 }
 
-for t in ${TEST_SERVER:-formats subtitles aligned models jobs tls options languages errors keys listening origins operation threads persistent \
+for t in ${TEST_SERVER:-formats subtitles aligned models jobs jobs_told tls options languages errors keys listening origins operation threads persistent \
     containers events speakers \
     wyoming wyoming_chunks wyoming_long wyoming_refused realtime realtime_settings realtime_idle realtime_speech \
     realtime_divided realtime_turns realtime_keys realtime_refused openai browser browser_errors together mixed \
