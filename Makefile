@@ -183,8 +183,8 @@ OBJECTS_transcribe = args options values list help results input ffmpeg output p
 OBJECTS_pack = hf json output platform
 OBJECTS_listen = listen_file listen_recorder listen_show listen_source commands ffmpeg input list
 OBJECTS_listen += args output platform terminal
-OBJECTS_server = server_address server_answer server_event server_form server_http server_jobs
-OBJECTS_server += server_log server_models server_pool server_realtime server_reply server_request
+OBJECTS_server = server_address server_answer server_client server_event server_form server_http
+OBJECTS_server += server_jobs server_log server_models server_pool server_realtime server_reply server_request
 OBJECTS_server += server_run server_thread server_tls server_turns server_upload server_watch
 OBJECTS_server += server_wyoming args json input ffmpeg list output npu platform
 $(B)/%: $(B)/%.o $(B)/libwhisper_npu.a $(B)/linked_with
@@ -199,7 +199,7 @@ $(B)/transcribe $(B)/transcribe.exe: $(OBJECTS_transcribe:%=$(B)/%.o)
 $(B)/pack $(B)/pack.exe: $(OBJECTS_pack:%=$(B)/%.o)
 $(B)/listen: $(OBJECTS_listen:%=$(B)/%.o)
 $(B)/server: $(OBJECTS_server:%=$(B)/%.o)
-$(B)/server_answer.o $(B)/server_http.o $(B)/server_realtime.o: \
+$(B)/server_answer.o $(B)/server_client.o $(B)/server_http.o $(B)/server_realtime.o: \
     private OWN_CFLAGS = -I"$(BUILD)" $(CIVETWEB_CFLAGS)
 $(B)/server_http.o: $(B)/server_page.h
 $(B)/server_page.h: examples/server/server.html | $(B)

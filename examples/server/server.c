@@ -37,6 +37,7 @@
 #define TLS_MORE 16    /* connections whose handshake is not over, besides those of HTTP */
 #define PHRASE_TOKENS 32768 /* for REQUEST_KEYWORDS_MOST keywords of a few words each */
 #define ANSWER_MS 2000 /* for answers to requests that were cancelled */
+#define DRAIN_S 5      /* HAProxy asks every 2 s, if it is not told otherwise */
 
 enum { EXIT_USAGE = 1, EXIT_MODEL = 2, EXIT_LISTEN = 3, EXIT_OTHER = 6, EXIT_NPU = 7 };
 
@@ -45,7 +46,8 @@ typedef struct server_options {
     int n_models;
     char listen[ADDRESS_SIZE], wyoming[ADDRESS_SIZE], key[256];
     long sessions, queue, threads, idle_s, max_mb, max_minutes, upload_s, timeout_s, grace_s;
-    long connections, jobs, keep_s;
+    long connections, jobs, keep_s, drain_s;
+    const char *node;
     wnpu_config config;
     http_options http;
 } server_options;
@@ -131,6 +133,32 @@ static int add_host(void *options, char *value)
     return 0;
 }
 
+static int set_node(void *options, char *value)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-";
+    size_t n = strlen(value);
+    if (n == 0 || n > JOBS_NODE_MOST || strspn(value, allowed) != n) {
+        return complain(EXIT_USAGE, "--node %s: a name has 1 to %d letters, digits and hyphens",
+                        value, JOBS_NODE_MOST);
+    }
+    ((server_options *)options)->node = value;
+    return 0;
+}
+
+static int add_proxy(void *options, char *value)
+{
+    server_options *o = options;
+    if (o->http.n_proxies == CLIENT_PROXIES_MOST) {
+        return complain(EXIT_USAGE, "--proxy may be given %d times", CLIENT_PROXIES_MOST);
+    }
+    if (client_read_network(value, &o->http.proxies[o->http.n_proxies]) != 0) {
+        return complain(EXIT_USAGE, "--proxy %s: an address, such as 10.0.0.1, or a network, such as "
+                        "10.0.0.0/8, is needed", value);
+    }
+    o->http.n_proxies++;
+    return 0;
+}
+
 static int print_version(void *options, char *value)
 {
     (void)options;
@@ -171,6 +199,9 @@ static const args_row rows[] = {
      .meaning = "a name that clients may call this server by, such as the one that a proxy has; "
          "can be repeated. Addresses, names of the local network and, with --api-key, all names "
          "may be used without it"},
+    {.name = "proxy", .value = "ADDRESS[/BITS]", .take = add_proxy, .otherwise = "none",
+     .meaning = "a proxy, or the network of several, whose X-Forwarded-For and X-Request-Id are "
+         "believed; can be repeated"},
     {.name = "sessions", .value = "N", ARGS_NUMBER_AT(server_options, sessions, 1, 64), .start = 1,
      .meaning = "requests that are computed at the same time, for all models"},
     {.name = "queue", .value = "N", ARGS_NUMBER_AT(server_options, queue, 0, 1000), .start = 16,
@@ -195,9 +226,18 @@ static const args_row rows[] = {
      ARGS_NUMBER_AT(server_options, timeout_s, 1, 1000000), .start = 3600,
      .meaning = "longest time for a request, with the wait in the queue; also for a realtime "
          "connection without an event"},
+    {.name = "drain", .value = "SECONDS",
+     ARGS_NUMBER_AT(server_options, drain_s, 0, 1000000), .start = -1,
+     .otherwise = "5 if /ready was asked for, else 0",
+     .meaning = "time after SIGTERM in which everything is still served but /ready is 503, so that "
+         "balancers send requests elsewhere"},
     {.name = "grace", .value = "SECONDS",
      ARGS_NUMBER_AT(server_options, grace_s, 0, 1000000), .start = 30,
-     .meaning = "time for running requests after SIGTERM"},
+     .meaning = "time behind that for what has begun: uploads, requests, jobs, turns that are being "
+         "spoken"},
+    {.name = "node", .value = "NAME", .take = set_node, .otherwise = "none",
+     .meaning = "name of this server in the ids of jobs, by which a balancer finds it: letters, "
+         "digits and hyphens, at most 16"},
     {.name = "connections", .value = "N", ARGS_NUMBER_AT(server_options, connections, 1, 1000),
      .otherwise = "sessions + queue + 16",
      .meaning = "connections served at a time"},
@@ -228,13 +268,14 @@ static int print_help(void *options, char *value)
           "  /v1/realtime                                   OpenAI's realtime transcription\n"
           "  /inference                                     as whisper.cpp's server\n"
           "  /asr, /detect-language                         as whisper-asr-webservice\n"
-          "  /health, /metrics\n"
+          "  /health, /ready, /metrics\n"
           "\n", stdout);
     args_help(&table);
     fputs("\n"
-          "Formats other than WAV need ffmpeg. SIGTERM and SIGINT end the server: new requests\n"
-          "are refused, running ones have --grace seconds. Exit status: 0 after a signal, 1 wrong\n"
-          "options, 2 the model, 3 the address, 6 other errors, 7 the NPU.\n", stdout);
+          "Formats other than WAV need ffmpeg. SIGTERM ends the server: after --drain seconds new\n"
+          "requests are refused, and what has begun has --grace seconds. SIGINT does so without\n"
+          "--drain; a second signal ends the wait. Exit status: 0 after a signal, 1 wrong options,\n"
+          "2 the model, 3 the address, 6 other errors, 7 the NPU.\n", stdout);
     return ARGS_END;
 }
 
@@ -356,6 +397,7 @@ static void start_jobs(const server_options *o)
     j.work_ms = o->http.work_ms;
     j.stall_ms = o->http.stall_ms;
     j.most_ms = o->http.most_ms;
+    j.node = o->node;
     jobs_start(&j);
 }
 
@@ -403,29 +445,74 @@ static int start(server_options *o, service *s)
     return 0;
 }
 
-/* Whether a request is being answered, or a connection is to be told that it ends. */
+/* Whether a request arrives or is being answered, or a connection is to be told that it ends. */
 static int is_active(service *s)
 {
     return atomic_load(&s->http.active) > 0 || atomic_load(&s->wyoming.active) > 0 ||
            realtime_active() > 0;
 }
 
-/* Lets requests that run end, for a time; then their runs are cancelled. Clients that are still
- * sending are refused at once. */
-static void drain(const server_options *o, service *s)
+/* Whether another signal asks for the end, which this takes. */
+static int is_urged(void)
 {
-    int64_t until = platform_now_ms() + o->grace_s * 1000;
+    sigset_t pending, ends;
+    int number;
+    if (sigpending(&pending) != 0 ||
+        (sigismember(&pending, SIGTERM) != 1 && sigismember(&pending, SIGINT) != 1)) {
+        return 0;
+    }
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    return sigwait(&ends, &number) == 0;
+}
+
+/* Waits until a time, or until nothing is active and no answer of a job that was completed after
+ * since_ms is left. Returns 0 when another signal has ended the wait. */
+static int await_end(service *s, int64_t until, int64_t since_ms)
+{
     struct timespec tick = {0, WATCH_TICK_MS * 1000000L};
-    pool_begin_closing();
-    watch_refuse();
-    jobs_stop();
-    while (is_active(s) && platform_now_ms() < until) {
+    while ((is_active(s) || jobs_active(since_ms) > 0) && platform_now_ms() < until) {
+        if (is_urged()) {
+            return 0;
+        }
         nanosleep(&tick, NULL);
     }
-    watch_stop_all();
-    until = platform_now_ms() + ANSWER_MS;
-    while (is_active(s) && platform_now_ms() < until) {
+    return 1;
+}
+
+/* Serves on while balancers learn that they are to send requests elsewhere. */
+static void drain(const server_options *o, const service *s)
+{
+    struct timespec tick = {0, WATCH_TICK_MS * 1000000L};
+    long seconds = o->drain_s >= 0 ? o->drain_s : atomic_load(&s->http.ready_asked) ? DRAIN_S : 0;
+    int64_t until = platform_now_ms() + seconds * 1000;
+    pool_enter(POOL_DRAINING);
+    while (platform_now_ms() < until && !is_urged()) {
         nanosleep(&tick, NULL);
+    }
+}
+
+/* Lets what has begun end, for a time. Then runs are cancelled, and clients that are still sending
+ * are refused. */
+static void finish(const server_options *o, service *s, int number)
+{
+    int64_t since = platform_now_ms(), now;
+    if (number == SIGTERM) {
+        drain(o, s);
+    }
+    pool_enter(POOL_CLOSING);
+    now = platform_now_ms();
+    if (await_end(s, now + o->grace_s * 1000 / 2, since)) {
+        realtime_hurry();
+        (void)await_end(s, now + o->grace_s * 1000, since);
+    }
+    pool_enter(POOL_ENDED);
+    watch_stop_all();
+    jobs_stop();
+    now = platform_now_ms();
+    while (is_active(s) && platform_now_ms() < now + ANSWER_MS) {
+        nanosleep(&(struct timespec){0, WATCH_TICK_MS * 1000000L}, NULL);
     }
 }
 
@@ -441,7 +528,7 @@ static int serve(server_options *o, const sigset_t *signals)
         while (sigwait(signals, &number) != 0 || number == SIGHUP) {
             tls_reload(1);
         }
-        drain(o, &s);
+        finish(o, &s, number);
     }
     watch_hang_up();
     tls_stop();

@@ -167,7 +167,7 @@ void answer_header(buffer *head, const char *name, const char *value)
 static void add_connection(connection *conn, buffer *head)
 {
     exchange *x = mg_get_user_connection_data(conn);
-    if (x != NULL && (x->unread > 0 || pool_is_closing())) {
+    if (x != NULL && (x->unread > 0 || pool_phase_now() != POOL_OPEN)) {
         x->keep = 0;
     }
     if (x != NULL && x->keep) {
@@ -181,15 +181,20 @@ static void add_connection(connection *conn, buffer *head)
 void answer_head(connection *conn, buffer *head, int status, const char *type)
 {
     const char *cors = http_options_of(conn)->cors;
+    const exchange *x = mg_get_user_connection_data(conn);
     buffer_print(head, "HTTP/1.1 %d %s\r\nX-Content-Type-Options: nosniff\r\n", status,
                  reason_of(status));
     add_connection(conn, head);
+    if (x != NULL) {
+        buffer_print(head, "X-Request-Id: %s\r\n", x->client.id);
+    }
     if (type != NULL) {
         buffer_print(head, "Content-Type: %s\r\n", type);
     }
     if (cors != NULL) {
         buffer_print(head, "Access-Control-Allow-Origin: %s\r\n"
-                     "Access-Control-Expose-Headers: Retry-After, X-Warning\r\nVary: Origin\r\n",
+                     "Access-Control-Expose-Headers: Retry-After, X-Request-Id, "
+                     "X-Warning\r\nVary: Origin\r\n",
                      cors);
     }
     if (status == 503) {

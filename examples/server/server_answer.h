@@ -17,6 +17,7 @@ typedef struct exchange {
     long long unread;         /* bytes of the body that were not read yet */
     int keep;                 /* the connection may be used for another request */
     int64_t audio_ms, queued_ms; /* for the log, see server_log.h */
+    client_info client;
     char reason[256];
 } exchange;
 

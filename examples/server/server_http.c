@@ -492,7 +492,24 @@ static int serve_health(connection *conn, watch *w)
     n += (size_t)snprintf(text + n, sizeof text - n, ", \"max_mb\": %llu, \"max_minutes\": %lld}\n",
                           (unsigned long long)(o->max_bytes >> 20),
                           (long long)o->most_ms / 60000);
-    return answer(conn, pool_is_closing() ? 503 : 200, "application/json", text, n);
+    return answer(conn, 200, "application/json", text, n);
+}
+
+/* Whether a balancer is to send requests here: not from SIGTERM on, nor while no model is open or
+ * can be. */
+static int serve_ready(connection *conn, watch *w)
+{
+    const char *state = pool_phase_now() == POOL_OPEN ? "ready" : "draining";
+    char text[64];
+    int n, is_ready = pool_phase_now() == POOL_OPEN;
+    (void)w;
+    atomic_store(&server_of(conn)->ready_asked, 1);
+    if (is_ready && !models_can_serve()) {
+        is_ready = 0;
+        state = "no model";
+    }
+    n = snprintf(text, sizeof text, "{\"status\": \"%s\"}\n", state);
+    return answer(conn, is_ready ? 200 : 503, "application/json", text, (size_t)n);
 }
 
 /* The languages of a model that has most: their codes with their names. A model that was not open
@@ -586,6 +603,7 @@ static int serve_jobs(connection *conn, watch *w)
     const char *query = info->query_string != NULL ? info->query_string : "";
     char after[24];
     size_t from = JOBS_ANSWER;
+    char node[JOBS_NODE_MOST + 1], why[96];
     buffer b = {NULL, 0, 0, 0};
     int status;
     (void)w;
@@ -595,6 +613,11 @@ static int serve_jobs(connection *conn, watch *w)
         from = from != JOBS_ANSWER ? from : 0; /* no place */
     }
     if (has_method(conn, "DELETE") ? jobs_cancel(id) != 0 : jobs_describe(id, from, &b) != 0) {
+        if (jobs_is_elsewhere(id, node)) {
+            (void)snprintf(why, sizeof why, "this job is one of the server %s, and this is another "
+                           "one", node);
+            return answer_error(conn, API_OPENAI, 404, why, "id");
+        }
         return answer_error(conn, API_OPENAI, 404, "there is no such job, or not any more", "id");
     }
     if (b.n == 0) {
@@ -640,6 +663,7 @@ static const endpoint endpoints[] = {
     {"/asr", 0, "POST", 0, API_ASR, serve_asr},
     {"/detect-language", 0, "POST", 0, API_ASR, serve_detect_language},
     {"/health", 0, "GET", 1, API_OPENAI, serve_health},
+    {"/ready", 0, "GET", 1, API_OPENAI, serve_ready},
     {"/metrics", 0, "GET", 0, API_OPENAI, serve_metrics}
 };
 
@@ -768,21 +792,20 @@ static int on_request(connection *conn, void *unused)
     const struct mg_request_info *info = mg_get_request_info(conn);
     http_server *s = server_of(conn);
     int64_t begin = platform_now_ms();
-    char address[ADDRESS_SIZE];
-    const char *client = tls_client(info->remote_addr, info->remote_port, address);
     exchange x;
     watch w;
     log_entry e;
-    int status;
+    int status, is_safe = client_identify(conn, &x.client) == 0;
     (void)unused;
     atomic_fetch_add(&s->active, 1);
     watch_add(&w, watch_find_socket(info->remote_addr, info->remote_port, info->server_port),
               WATCH_WRITING, s->options->write_ms);
     jobs_expire();
     exchange_begin(conn, &x, 2 * atomic_load(&s->connections) > s->options->connections);
-    status = client != NULL ? dispatch(conn, &w)
-                            : answer_error(conn, API_OPENAI, 403, "TLS is needed", NULL);
-    e.client = client != NULL ? client : info->remote_addr;
+    status = is_safe ? dispatch(conn, &w)
+                     : answer_error(conn, API_OPENAI, 403, "TLS is needed", NULL);
+    e.client = x.client.address;
+    e.id = x.client.id;
     e.what = info->request_method;
     e.path = info->local_uri;
     e.status = status;

@@ -3,6 +3,7 @@
 #ifndef SERVER_HTTP_H
 #define SERVER_HTTP_H
 
+#include "server_client.h"
 #include "whisper_npu.h"
 
 #include <stdatomic.h>
@@ -26,6 +27,8 @@ typedef struct http_options {
     const char *hosts[HTTP_HOSTS_MOST]; /* names that clients may use, besides addresses and
                                            those of the local network */
     int n_hosts;
+    client_network proxies[CLIENT_PROXIES_MOST]; /* that are trusted */
+    int n_proxies;
     uint64_t max_bytes;       /* of an upload */
     int64_t header_ms, body_ms, work_ms, write_ms; /* limits for the phases of a request */
     int64_t idle_ms;          /* for a client that sends or receives nothing */
@@ -42,6 +45,7 @@ typedef struct http_server {
     struct mg_context *context;
     atomic_int active;        /* requests in progress */
     atomic_int connections;
+    atomic_int ready_asked;   /* somebody asks whether to send requests here */
 } http_server;
 
 /* Starts the threads; options must remain valid. Returns the port, or -1 with the reason in why. */

@@ -29,6 +29,7 @@ typedef struct background {
     int done, forgotten;
     buffer text;              /* segments so far, a line each */
     int32_t language;         /* of the last one */
+    int fetched;              /* a client has asked for the answer */
     int64_t done_ms;          /* by platform_now_ms() */
 } background;
 
@@ -190,12 +191,15 @@ static int make_id(char id[JOBS_ID_SIZE])
     unsigned char bytes[16];
     FILE *file = fopen("/dev/urandom", "rb");
     size_t i, n = file != NULL ? fread(bytes, 1, sizeof bytes, file) : 0;
+    int at;
     if (file != NULL) {
         (void)fclose(file);
     }
-    strcpy(id, "job_");
+    at = jobs.options.node != NULL ? snprintf(id, JOBS_ID_SIZE, "job_%.*s_", JOBS_NODE_MOST,
+                                              jobs.options.node)
+                                   : snprintf(id, JOBS_ID_SIZE, "job_");
     for (i = 0; i < sizeof bytes; i++) {
-        (void)snprintf(id + 4 + 2 * i, 3, "%02x", bytes[i]);
+        (void)snprintf(id + at + 2 * i, 3, "%02x", bytes[i]);
     }
     return n == sizeof bytes ? 0 : -1;
 }
@@ -351,6 +355,7 @@ int jobs_describe(const char *id, size_t from, buffer *b)
             add_segments(b, j, is_place(j, from) ? from : 0);
         }
         if (j->done) {
+            j->fetched |= !told || from >= j->text.n; /* to the end */
             add_answer(b, j, told);
         }
         buffer_text(b, "}\n");
@@ -362,6 +367,28 @@ int jobs_describe(const char *id, size_t from, buffer *b)
 void jobs_start(const jobs_options *options)
 {
     jobs.options = *options;
+}
+
+int jobs_active(int64_t since_ms)
+{
+    const background *b;
+    int n = 0;
+    pthread_mutex_lock(&jobs.lock);
+    for (b = jobs.first; b != NULL; b = b->next) {
+        n += !b->done || (b->done_ms >= since_ms && !b->fetched);
+    }
+    pthread_mutex_unlock(&jobs.lock);
+    return n;
+}
+
+int jobs_is_elsewhere(const char *id, char node[JOBS_NODE_MOST + 1])
+{
+    const char *name = strncmp(id, "job_", 4) == 0 ? id + 4 : "", *end = strchr(name, '_');
+    if (end == NULL || end == name || end - name > JOBS_NODE_MOST) {
+        return 0;
+    }
+    (void)snprintf(node, JOBS_NODE_MOST + 1, "%.*s", (int)(end - name), name);
+    return jobs.options.node == NULL || strcmp(jobs.options.node, node) != 0;
 }
 
 void jobs_stop(void)

@@ -11,7 +11,8 @@
 
 #include <stdint.h>
 
-#define JOBS_ID_SIZE 40
+#define JOBS_NODE_MOST 16 /* bytes of the name in an id */
+#define JOBS_ID_SIZE 64
 #define JOBS_BYTES_MOST ((size_t)64 << 20) /* all answers together */
 
 /* What a client has sent, and the model that it is for. */
@@ -25,11 +26,17 @@ typedef struct jobs_options {
     int most;                 /* jobs at a time, with those whose answer is kept */
     int64_t keep_ms;          /* for an answer */
     int64_t work_ms, stall_ms, most_ms; /* as in http_options */
+    const char *node;         /* name of this server in the ids, or NULL */
 } jobs_options;
 
 void submission_free(submission *s);
 
 void jobs_start(const jobs_options *options);
+/* Of the jobs that were not complete at a time, by platform_now_ms(): those whose answer was not
+ * asked for since. */
+int jobs_active(int64_t since_ms);
+/* Whether an id is that of a job on a server with another name, which node then receives. */
+int jobs_is_elsewhere(const char *id, char node[JOBS_NODE_MOST + 1]);
 /* Ends all jobs, and waits for that. */
 void jobs_stop(void);
 /* Begins a job, which then owns the submission. Answers that have been kept longest make room for

@@ -51,7 +51,7 @@ static void copy_printable(char *to, size_t size, const char *from)
 
 void log_request(const log_entry *e)
 {
-    char line[640], path[128], reason[256], part[48];
+    char line[720], path[128], reason[256], part[48];
     int n, bad = e->reason != NULL && e->reason[0] != '\0';
     copy_printable(path, sizeof path, e->path != NULL ? e->path : "");
     copy_printable(reason, sizeof reason, bad ? e->reason : "");
@@ -68,7 +68,8 @@ void log_request(const log_entry *e)
     if (e->queued_ms >= 0) {
         (void)snprintf(part, sizeof part, ", %lld ms in the queue", (long long)e->queued_ms);
     }
-    (void)snprintf(line + n, sizeof line - (size_t)n, "%s, %lld ms%s%s", part, (long long)e->ms,
+    (void)snprintf(line + n, sizeof line - (size_t)n, "%s, %lld ms%s%s%s%s", part,
+                   (long long)e->ms, e->id != NULL ? ", " : "", e->id != NULL ? e->id : "",
                    bad ? ": " : "", reason);
     pthread_mutex_lock(&state.lock);
     if ((bad || state.verbose) && has_turn()) {

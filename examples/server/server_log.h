@@ -7,6 +7,7 @@
 
 typedef struct log_entry {
     const char *client;       /* its address */
+    const char *id;           /* of the request, in printable ASCII; NULL: none */
     const char *what;         /* method or protocol */
     const char *path;         /* or name; control characters in it are replaced */
     int status;               /* of HTTP; 0: none */

@@ -252,6 +252,18 @@ int models_start(const models_options *o, served **first, char why[512])
     return WNPU_OK;
 }
 
+int models_can_serve(void)
+{
+    size_t i;
+    int open = 0;
+    pthread_mutex_lock(&models.lock);
+    for (i = 0; i < models.n; i++) {
+        open |= models.list[i].state == MODEL_OPEN;
+    }
+    pthread_mutex_unlock(&models.lock);
+    return open || access(models.list[0].path, R_OK) == 0;
+}
+
 void models_stop(void)
 {
     size_t i;

@@ -39,6 +39,8 @@ int models_rename_first(const char *name, char why[256]);
 /* Opens the first model, which *first receives and the caller holds, and checks that the files of
  * the others are there. Returns WNPU_OK or an error with the reason in why. */
 int models_start(const models_options *options, served **first, char why[512]);
+/* Whether a model is open, or the first one's file is there to be opened. */
+int models_can_serve(void);
 /* Closes all; nobody may hold one. */
 void models_stop(void);
 

@@ -45,7 +45,8 @@ static struct {
     slot slots[MOST_SESSIONS * MODELS_MOST]; /* of each model at most n */
     size_t n_slots;
     int n, n_idle;            /* sessions that may be in use, and that many more now */
-    int queue, closing;
+    int queue;
+    pool_phase phase;
     int waiting, patient;     /* patient: those of them that the queue's limit does not count */
     int live_last;            /* who got the last session */
     waiter *first, **last;
@@ -249,8 +250,8 @@ static pool_result await(watch *w, pool_rank rank, patience patient,
     pool_result result;
     waiter self = {NULL, rank};
     int64_t begin = platform_now_ms();
-    if (pool.closing && !patient) {
-        result = POOL_CLOSING;
+    if (pool.phase == POOL_ENDED && !patient) {
+        result = POOL_SHUT;
     } else if (has_no_room() && !patient) {
         result = POOL_FULL;
     } else {
@@ -259,13 +260,13 @@ static pool_result await(watch *w, pool_rank rank, patience patient,
         pool.waiting++;
         pool.patient += patient != NOT_PATIENT;
         while (!(pool.n_idle > 0 && next_one() == &self) && !is_given_up(w, patient) &&
-               (patient || !pool.closing)) {
+               (patient || pool.phase != POOL_ENDED)) {
             wait_tick();
             tell_place(&self, told, &before);
         }
         leave_queue(&self);
         pool.patient -= patient != NOT_PATIENT;
-        result = pool.closing && !patient ? POOL_CLOSING
+        result = pool.phase == POOL_ENDED && !patient ? POOL_SHUT
                : is_given_up(w, patient) ? POOL_STOPPED : POOL_TAKEN;
         if (result == POOL_TAKEN) {
             pool.n_idle--;
@@ -386,21 +387,26 @@ int pool_is_full(void)
     return full;
 }
 
-void pool_begin_closing(void)
+void pool_enter(pool_phase phase)
 {
     pthread_mutex_lock(&pool.lock);
-    pool.closing = 1;
+    pool.phase = phase;
     pthread_cond_broadcast(&pool.changed);
     pthread_mutex_unlock(&pool.lock);
 }
 
+pool_phase pool_phase_now(void)
+{
+    pool_phase phase;
+    pthread_mutex_lock(&pool.lock);
+    phase = pool.phase;
+    pthread_mutex_unlock(&pool.lock);
+    return phase;
+}
+
 int pool_is_closing(void)
 {
-    int closing;
-    pthread_mutex_lock(&pool.lock);
-    closing = pool.closing;
-    pthread_mutex_unlock(&pool.lock);
-    return closing;
+    return pool_phase_now() >= POOL_CLOSING;
 }
 
 int pool_retry_after(void)
@@ -481,10 +487,11 @@ static void add(text *t, const char *format, ...)
 
 size_t pool_health(char *to, size_t size)
 {
+    static const char *const phases[] = {"ok", "draining", "shutting down", "shutting down"};
     text t = {to, 0, size};
     pthread_mutex_lock(&pool.lock);
     add(&t, "\"status\": \"%s\", \"state\": \"%s\", \"sessions\": %d, \"idle\": %d, "
-        "\"waiting\": %d", pool.closing ? "shutting down" : "ok",
+        "\"waiting\": %d", phases[pool.phase],
         pool.n_idle > 0 ? "ready" : "busy", pool.n, pool.n_idle, pool.waiting);
     pthread_mutex_unlock(&pool.lock);
     return t.used;

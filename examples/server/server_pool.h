@@ -19,7 +19,7 @@ typedef enum pool_result {
     POOL_TAKEN,
     POOL_FULL,                /* the queue is full */
     POOL_STOPPED,             /* the client is gone or its time is up: see watch */
-    POOL_CLOSING,             /* the server is being shut down */
+    POOL_SHUT,                /* the server is being shut down */
     POOL_FAILED               /* there is no memory for a session of the model */
 } pool_result;
 
@@ -39,7 +39,7 @@ typedef enum pool_refusal {
     POOL_REFUSED_REQUEST, POOL_REFUSED_AUDIO, POOL_REFUSED_TIME, POOL_REFUSALS
 } pool_refusal;
 
-/* What clients are told that POOL_FULL and POOL_CLOSING refuse. */
+/* What clients are told that POOL_FULL and POOL_SHUT refuse. */
 #define POOL_FULL_MESSAGE "all sessions are in use and the queue is full"
 #define POOL_CLOSING_MESSAGE "the server is shutting down"
 #define POOL_FAILED_MESSAGE "no memory for a session of the model"
@@ -74,8 +74,16 @@ int pool_wants_back(pool_rank rank, int64_t ms);
 int pool_is_awaited(void);
 /* Whether another request would be refused now. */
 int pool_is_full(void);
-/* From now on nobody gets a session. */
-void pool_begin_closing(void);
+/* How the server ends, in this order. */
+typedef enum pool_phase {
+    POOL_OPEN,
+    POOL_DRAINING,            /* requests are served; balancers are told not to send more */
+    POOL_CLOSING,             /* new requests are refused, those that have begun are served */
+    POOL_ENDED                /* nobody gets a session */
+} pool_phase;
+void pool_enter(pool_phase phase);
+pool_phase pool_phase_now(void);
+/* Whether new requests are refused. */
 int pool_is_closing(void);
 /* Seconds after which a refused client should try again. */
 int pool_retry_after(void);

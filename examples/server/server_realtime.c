@@ -15,7 +15,6 @@
 #include "server_models.h"
 #include "server_pool.h"
 #include "server_thread.h"
-#include "server_tls.h"
 #include "server_turns.h"
 #include "server_watch.h"
 
@@ -44,14 +43,15 @@
 
 /* Why the server closes a connection (RFC 6455, section 7.4.1). */
 typedef enum close_code {
-    CLOSE_NORMAL = 1000, CLOSE_GOING_AWAY = 1001, CLOSE_PROTOCOL = 1002, CLOSE_WRONG_TYPE = 1003,
+    CLOSE_NORMAL = 1000, CLOSE_PROTOCOL = 1002, CLOSE_WRONG_TYPE = 1003,
     CLOSE_NOT_UTF8 = 1007,
-    CLOSE_TOO_BIG = 1009, CLOSE_FAILED = 1011, CLOSE_TRY_LATER = 1013
+    CLOSE_TOO_BIG = 1009, CLOSE_FAILED = 1011, CLOSE_RESTART = 1012, CLOSE_TRY_LATER = 1013
 } close_code;
 
 static atomic_uint connections; /* so far; ids of items are unique */
 static atomic_uint events_sent; /* to all connections; their ids are unique */
 static atomic_int active;
+static atomic_int hurry; /* see realtime_hurry() */
 
 /* A piece of the conversation, and its run. */
 typedef struct item {
@@ -73,6 +73,7 @@ typedef struct item {
 
 typedef struct realtime {
     struct mg_connection *conn;
+    client_info client;
     watch watch;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -520,18 +521,9 @@ static void remove_item(realtime *r)
     free(it);
 }
 
-static const char *client_of(const struct mg_connection *conn, char address[ADDRESS_SIZE])
-{
-    const struct mg_request_info *info = mg_get_request_info(conn);
-    const char *client = tls_client(info->remote_addr, info->remote_port, address);
-    return client != NULL ? client : info->remote_addr;
-}
-
 static void log_item(const realtime *r, const item *it, int64_t audio_ms, const char *warning)
 {
-    char address[ADDRESS_SIZE];
-    log_entry e = {client_of(r->conn, address), "realtime", it->id, 0, audio_ms,
-                   it->queued_ms, it->computed_ms, warning};
+    log_entry e = {r->client.address, r->client.id, "realtime", it->id, 0, audio_ms, it->queued_ms, it->computed_ms, warning};
     log_request(&e);
 }
 
@@ -810,7 +802,7 @@ static close_code explain(realtime *r, int status)
                    r->session != NULL ? wnpu_session_error(r->session) : wnpu_strerror(status), "");
         return CLOSE_FAILED;
     }
-    return pool_is_closing() ? CLOSE_GOING_AWAY : CLOSE_NORMAL;
+    return pool_is_closing() ? CLOSE_RESTART : CLOSE_NORMAL; /* clients then connect again */
 }
 
 static void wait_tick(realtime *r)
@@ -829,7 +821,7 @@ static int wait_for_item(realtime *r, item **it, int *forgotten)
 {
     int on;
     pthread_mutex_lock(&r->lock);
-    if (pool_is_closing() && !r->ending) {
+    if (pool_is_closing() && !r->ending && (r->item == NULL || atomic_load(&hurry))) {
         if (has_audio(r)) {
             commit(r);
         }
@@ -896,6 +888,11 @@ static void *run(void *user)
 int realtime_active(void)
 {
     return atomic_load(&active);
+}
+
+void realtime_hurry(void)
+{
+    atomic_store(&hurry, 1);
 }
 
 /* ---- messages ---- */
@@ -1183,10 +1180,10 @@ static int most_connections(const http_options *o)
 
 static void log_refusal(const struct mg_connection *conn, int status, const char *reason)
 {
-    char address[ADDRESS_SIZE];
-    const struct mg_request_info *info = mg_get_request_info(conn);
-    log_entry e = {client_of(conn, address), "WebSocket", info->local_uri, status, -1, -1, 0,
-                   reason};
+    client_info client;
+    log_entry e = {client.address, client.id, "WebSocket", mg_get_request_info(conn)->local_uri,
+                   status, -1, -1, 0, reason};
+    (void)client_identify(conn, &client);
     log_request(&e);
 }
 
@@ -1204,13 +1201,12 @@ static int refuse(const struct mg_connection *conn, int status, pool_refusal why
 static int on_connect(const struct mg_connection *conn, void *unused)
 {
     const char *why = answer_distrusts(conn), *key = mg_get_header(conn, "Sec-WebSocket-Key");
-    const struct mg_request_info *info = mg_get_request_info(conn);
-    char address[ADDRESS_SIZE];
+    client_info client;
     (void)unused;
     if (key == NULL || strlen(key) != KEY_LENGTH) {
         return refuse(conn, 400, POOL_REFUSED_REQUEST, "the header Sec-WebSocket-Key is missing");
     }
-    if (tls_client(info->remote_addr, info->remote_port, address) == NULL) {
+    if (client_identify(conn, &client) != 0) {
         return refuse(conn, 403, POOL_REFUSED_KEY, "TLS is needed");
     }
     if (!has_key(conn)) {
@@ -1293,6 +1289,7 @@ static void on_ready(struct mg_connection *conn, void *unused)
     (void)unused;
     if (r != NULL) {
         r->conn = conn;
+        (void)client_identify(conn, &r->client);
         r->last = &r->first;
         r->latest_ms = platform_now_ms();
         r->beta = wants_beta(conn);

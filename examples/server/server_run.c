@@ -519,7 +519,7 @@ void job_run(job *j)
         pool_count_refusal(POOL_REFUSED_FULL);
         fail(j, 503, NULL, POOL_FULL_MESSAGE);
         break;
-    case POOL_CLOSING:
+    case POOL_SHUT:
         pool_count_refusal(POOL_REFUSED_CLOSING);
         fail(j, 503, NULL, POOL_CLOSING_MESSAGE);
         break;

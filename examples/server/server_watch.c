@@ -421,21 +421,15 @@ void watch_stop_one(watch *w)
     pthread_mutex_unlock(&all.lock);
 }
 
-void watch_refuse(void)
-{
-    pthread_mutex_lock(&all.lock);
-    all.refusing = 1;
-    pthread_mutex_unlock(&all.lock);
-}
-
 void watch_stop_all(void)
 {
     watch *w;
     pthread_mutex_lock(&all.lock);
+    all.refusing = 1;
     for (w = all.first; w != NULL; w = w->next) {
         if (w->phase == WATCH_WORKING) {
             w->stop = 1;
-        } else if (w->fd >= 0) {
+        } else if (w->phase == WATCH_WRITING && w->fd >= 0) {
             (void)shutdown(w->fd, SHUT_RDWR);
         }
     }

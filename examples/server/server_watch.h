@@ -62,9 +62,9 @@ void watch_pace(watch *w, uint64_t bytes_per_second);
 void watch_took(watch *w, uint64_t bytes, uint64_t most);
 /* Ends the work of one connection. */
 void watch_stop_one(watch *w);
-/* From now on what clients send is refused: stop is set in WATCH_READING, and reading ends soon. */
-void watch_refuse(void);
-/* Ends the work of all connections in WATCH_WORKING, and shuts down the sockets of the others. */
+/* Ends the work of all connections in WATCH_WORKING, and shuts down the sockets of those in
+ * WATCH_WRITING. From now on what clients send is refused: stop is set in WATCH_READING, and
+ * reading ends soon. */
 void watch_stop_all(void);
 /* Shuts down the sockets of all connections, also those without a watch to the guarded port, and
  * that port's own socket, whose reader wakes up. */

@@ -218,6 +218,7 @@ static void end_request(client *c)
     if (c->begun) {
         upload_free(&c->audio);
         request_free(&c->request);
+        atomic_fetch_sub(&c->server->active, 1);
     }
     c->begun = 0;
 }
@@ -232,6 +233,7 @@ static int begin_request(client *c)
     upload_init(&c->audio, o->max_bytes);
     c->request.raw = 1;
     c->begun = 1;
+    atomic_fetch_add(&c->server->active, 1);
     c->format = (pcm){16000, 2, 1};
     return 0;
 }
@@ -347,7 +349,7 @@ static int send_result(client *c, const job *j)
 static void log_job(const client *c, const job *j, int64_t ms)
 {
     char address[64];
-    log_entry e = {address, "Wyoming", "", j->http_status, j->audio_ms, j->queued_ms, ms,
+    log_entry e = {address, NULL, "Wyoming", "", j->http_status, j->audio_ms, j->queued_ms, ms,
                    j->http_status == 200 ? j->warning
                    : j->http_status == 0 ? "the client is gone" : j->message};
     address_of_client(c->fd, address);
@@ -401,15 +403,6 @@ static int take_audio_stop(client *c)
     return failed ? -1 : 0;
 }
 
-static int answer_audio(client *c)
-{
-    int failed;
-    atomic_fetch_add(&c->server->active, 1);
-    failed = take_audio_stop(c);
-    atomic_fetch_sub(&c->server->active, 1);
-    return failed;
-}
-
 /* Handles an event; the payload, if there is one, is received. Returns 0, or -1 to hang up. */
 static int take_event(client *c, json type, json data, size_t payload)
 {
@@ -425,7 +418,7 @@ static int take_event(client *c, json type, json data, size_t payload)
          : json_is(type, "ping") ? send_event(c, "pong", NULL)
          : json_is(type, "transcribe") ? take_transcribe(c, data)
          : json_is(type, "audio-start") ? take_audio_start(c, data)
-         : json_is(type, "audio-stop") ? answer_audio(c) : 0;
+         : json_is(type, "audio-stop") ? take_audio_stop(c) : 0;
 }
 
 /* Reads a length, which may be missing. Returns 0, or -1 if it is wrong. */

@@ -14,7 +14,7 @@ typedef struct wyoming {
     int listening, started;   /* a socket; it is open and there is a thread */
     pthread_t thread;
     atomic_int ending, clients;
-    atomic_int active;        /* requests whose audio is complete and that are not answered yet */
+    atomic_int active;        /* requests that have begun and are not answered yet */
 } wyoming;
 
 /* Serves address:port with the model, limits and parameters of the options, which must remain

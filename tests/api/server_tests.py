@@ -586,8 +586,9 @@ def operation():
             lines = "".join(s.lines)
         told = re.findall(r"^server: 127.0.0.1 (.*)$", lines, re.M)
         same(any(re.match(r"POST /v1/audio/transcriptions 200, 2.0 s of audio, \d+ ms in the queue, "
-                          r"\d+ ms$", line) for line in told), verbose)
-        assert any(re.match(r"POST /v1/audio/transcriptions 413, \d+ ms: the request is larger", line)
+                          r"\d+ ms, req_[0-9a-f]{16}$", line) for line in told), verbose)
+        assert any(re.match(r"POST /v1/audio/transcriptions 413, \d+ ms, req_\w+: the request is "
+                        "larger", line)
                    for line in told), lines
         assert any(line.startswith("GET /x??[31m 404, ") for line in told), lines
         same("GET /health 200" in lines, verbose)
@@ -1797,7 +1798,7 @@ def realtime_refused():
         s.process.send_signal(signal.SIGTERM)
         same(last.until(COMPLETED)[-1]["transcript"], "")
         for w in (silent, last):
-            same(closing_code(w), (1001, []))
+            same(closing_code(w), (1012, []))
             w.close()
     with Server("--timeout", "6", model=TOY) as s:  # idle for too long
         w = WebSocket(s)
@@ -2121,7 +2122,7 @@ def tls():
         w.send("input_audio_buffer.commit")
         w.until(COMPLETED)
         s.process.send_signal(signal.SIGTERM)
-        same(closing_code(w), (1001, []))
+        same(closing_code(w), (1012, []))
         w.close()
     with Server("--certificate", f"{T}/first.pem", "--key", f"{T}/first.key", "--connections", "10",
                 model=TOY, context=first) as s:  # there is TLS for 26
@@ -2408,7 +2409,7 @@ def shutdown():
         assert wait_for(lambda: s.health()["idle"] == 0, 20) is not None
         s.process.send_signal(signal.SIGTERM)
         assert wait_for(lambda: s.health()["status"] == "shutting down", 5) is not None
-        same(s.get("/health")[0], 503)
+        same((s.get("/health")[0], s.get("/ready")[0]), (200, 503))
         error_of(s.post(TRANSCRIPTIONS, AUDIO), 503)
         t.join()
         same(s.process.wait(120), 0)
@@ -2430,31 +2431,33 @@ def shutdown():
             kinds.append(json.loads(line)["type"])
         c.close()
         same(s.process.wait(120), 0)
-    with Server("--grace", "300", "--wyoming", "127.0.0.1:0", model=TOY) as s:
+    with Server("--grace", "6", "--wyoming", "127.0.0.1:0", model=TOY) as s:
         kept, stalled, sending = s.connect(), s.connect(), s.connect()
         kept.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
         same(reply(kept.makefile("rb"))[0], 200)
-        half = request(TRANSCRIPTIONS, wav(20))[:300000]
-        stalled.sendall(half)
-        sending.sendall(half)
-        spoken = s.connect(s.ports["wyoming"])
-        spoken.sendall(b'{"type": "audio-chunk", "payload_length": 4000}\n' + bytes(2000))
-        assert wait_for(lambda: all(received(c) for c in (stalled, sending, spoken)), 60) is not None
-        begin = time.monotonic()
+        whole = request(TRANSCRIPTIONS, wav(20))
+        stalled.sendall(whole[:300000])
+        sending.sendall(whole[:300000])
+        spoken, halted = (s.connect(s.ports["wyoming"]) for _ in range(2))
+        chunk = b'{"type": "audio-chunk", "payload_length": 4000}\n'
+        for c in (spoken, halted):
+            c.sendall(chunk + bytes(2000))
+        assert wait_for(lambda: all(received(c) for c in (stalled, sending, spoken, halted)), 60) \
+            is not None
         s.process.send_signal(signal.SIGTERM)
-        time.sleep(0.1)
-        sending.sendall(bytes(5000))
-        for c in (sending, stalled):
-            status, headers, body = reply(c.makefile("rb"))
-            same((status, json.loads(body)["error"]["code"]), (503, "server_busy"))
-            assert int(headers["retry-after"]) > 0, headers
-            print(f"an upload was refused {time.monotonic() - begin:.1f} s after SIGTERM")
+        assert wait_for(lambda: s.health()["status"] == "shutting down", 5) is not None
+        sending.sendall(whole[300000:])
+        spoken.sendall(bytes(2000))
+        wyoming_event(spoken, "audio-stop")
+        same(reply(sending.makefile("rb"))[0], 200)
+        same(json.loads(spoken.makefile("rb").readline())["type"], "transcript-start")
+        status, headers, body = reply(stalled.makefile("rb"))
+        same((status, json.loads(body)["error"]["code"]), (503, "server_busy"))
+        assert int(headers["retry-after"]) > 0, headers
         same(kept.recv(1), b"")
-        for c in (kept, stalled, sending, spoken):
+        for c in (kept, stalled, sending, spoken, halted):
             c.close()
         same(s.process.wait(120), 0)
-        print(f"the server ended after {time.monotonic() - begin:.1f} s")
-        assert time.monotonic() - begin < 200, "it waited for --grace"
     with Server("--grace", "1", "--set", "words=1", model=TOY) as s:
         deaf = s.connect()  # does not receive its answers
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -2480,6 +2483,112 @@ def shutdown():
         t.join()
         print(f"with --grace 0 the server ended after {time.monotonic() - begin:.1f} s")
         assert got[1][0] == 503 or json.loads(got[1][2])["incomplete"], got[1]
+
+
+def draining():
+    """A server that a balancer asks serves on for a time after SIGTERM, but says that it is not ready.
+    Jobs end, and are fetched, within --grace, and so do turns."""
+    audio = wav(2)
+    with Server("--drain", "600", "--grace", "600", "--node", "a-1", model=TOY) as s:
+        same((s.get("/ready")[0], s.get("/ready", method="HEAD")[0]), (200, 200))
+        silent, speaker = WebSocket(s), WebSocket(s)
+        for w in (silent, speaker):
+            w.receive()
+        speaker.send("session.update", session={"type": "transcription", "audio": {"input": {
+            "turn_detection": None}}})
+        speaker.until("session.updated")
+        speaker.append(bytes(24000))
+        s.process.send_signal(signal.SIGTERM)
+        assert wait_for(lambda: s.get("/ready")[0] == 503, 5) is not None
+        same((s.health()["status"], s.get("/health")[0]), ("draining", 200))
+        status, headers, _ = s.post(TRANSCRIPTIONS, audio)
+        same((status, headers["connection"]), (200, "close"))
+        late = WebSocket(s)
+        same(late.receive()["type"], "session.created")
+        job = json.loads(s.post(TRANSCRIPTIONS, wav(20), [("async", "true")])[2])["id"]
+        assert job.startswith("job_a-1_"), job
+        s.process.send_signal(signal.SIGTERM)  # the second one ends --drain, but not --grace
+        for w in (silent, late):
+            same(closing_code(w), (1012, []))
+            w.close()
+        error_of(s.post(TRANSCRIPTIONS, audio), 503)
+        other = s.get(f"/v1/jobs/{job.replace('a-1', 'b')}")
+        assert "server b" in error_of(other, 404)["message"], other
+        speaker.append(bytes(24000))
+        speaker.send("input_audio_buffer.commit")
+        speaker.until(COMPLETED)
+        same(closing_code(speaker), (1012, []))
+        speaker.close()
+        answers = []
+
+        def completed():
+            answers.append(json.loads(s.get(f"/v1/jobs/{job}")[2]))
+            return answers[-1]["status"] == "completed"
+        assert wait_for(completed, 60) is not None
+        assert "text" in answers[-1]["result"], answers[-1]
+        same(s.process.wait(120), 0)
+    with Server("--grace", "600", model=TOY) as s:  # nobody asks: no drain; no turn is waited for for ever
+        begin = time.monotonic()
+        s.process.send_signal(signal.SIGTERM)
+        same(s.process.wait(120), 0)
+        assert time.monotonic() - begin < 4.9, "it drained without a balancer"
+    with Server("--grace", "4", model=TOY) as s:
+        w = WebSocket(s)
+        w.send("session.update", session={"type": "transcription", "audio": {"input": {
+            "turn_detection": None}}})
+        w.append(bytes(24000))
+        w.until("session.updated")
+        s.process.send_signal(signal.SIGTERM)
+        w.until(COMPLETED)
+        same(closing_code(w), (1012, []))
+        w.close()
+    wants_model()
+
+
+def wants_model():
+    """A server whose models were unloaded is ready as long as it can open one."""
+    path = f"{T}/there.bin"
+    shutil.copyfile(TOY, path)
+    with Server("--idle-unload", "1", model=path) as s:
+        assert wait_for(lambda: b'"state": "unloaded"' in s.get("/v1/models")[2], 20) is not None
+        same(s.get("/ready")[0], 200)
+        os.unlink(path)
+        same((s.get("/ready")[0], s.get("/health")[0]), (503, 200))
+        shutil.copyfile(TOY, path)
+        same(s.get("/ready")[0], 200)
+
+
+def proxies():
+    """Trusted proxies say who asks, and which request it is."""
+    said = {"X-Request-Id": "abc-1.2", "X-Forwarded-For": "6.6.6.6, 198.51.100.7:1234, 10.1.2.3"}
+    with Server("--verbose", "--proxy", "127.0.0.1", "--proxy", "10.0.0.0/8", model=TOY) as s:
+        same(s.get("/health", said)[1]["x-request-id"], "abc-1.2")
+        same(s.get("/x", {**said, "X-Request-Id": "y" * 65})[1]["x-request-id"][:4], "req_")
+        same(s.get("/y", {"X-Forwarded-For": "nonsense, [2001:db8::5]:80"})[0], 404)
+        same(s.get("/z", {"X-Forwarded-For": "1.2.3.4, nonsense, 10.0.0.1"})[0], 404)
+        w = WebSocket(s, [f"{name}: {value}" for name, value in said.items()])
+        w.until("session.created")
+        w.append(bytes(48000))
+        w.send("input_audio_buffer.commit")
+        w.until(COMPLETED)
+        w.close()
+        s.process.send_signal(signal.SIGTERM)
+        s.reader.join()
+        told = "".join(s.lines)
+    for line in (r"198.51.100.7 GET /health 200, \d+ ms, abc-1.2", r"198.51.100.7 GET /x 404, .*: ",
+                 r"2001:db8::5 GET /y 404, ", r"10.0.0.1 GET /z 404, ",
+                 r"198.51.100.7 realtime item_.*, abc-1.2"):
+        assert re.search("^server: " + line, told, re.M), (line, told)
+    with Server("--verbose", "--proxy", "10.0.0.0/8", model=TOY) as s:  # not the client's address
+        ids = [s.get("/health", said)[1]["x-request-id"] for _ in range(2)]
+        assert ids[0] != ids[1] and all(re.fullmatch("req_[0-9a-f]{16}", x) for x in ids), ids
+        s.process.send_signal(signal.SIGTERM)
+        s.reader.join()
+        assert f"server: 127.0.0.1 GET /health 200, 0 ms, {ids[0]}" in \
+            re.sub(r"\d+ ms", "0 ms", "".join(s.lines)), s.lines
+    for wrong in ("here", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/8x", "::/129"):
+        same(refused_start("--proxy", wrong)[0], 1)
+    same(refused_start("--node", "a_b")[0], 1)
 
 
 def cut_short():

@@ -112,6 +112,8 @@ test_mixed() { check mixed; }
 test_queue() { check queue; }
 test_disconnect() { check disconnect; }
 test_half_closed() { check half_closed; }
+test_draining() { check draining; }
+test_proxies() { check proxies; }
 test_cut_short() { check cut_short; }
 test_shutdown() { check shutdown; }
 test_memory() { check memory; }
