@@ -37,6 +37,7 @@
 #define TLS_MORE 16    /* connections whose handshake is not over, besides those of HTTP */
 #define PHRASE_TOKENS 32768 /* for REQUEST_KEYWORDS_MOST keywords of a few words each */
 #define ANSWER_MS 2000 /* for answers to requests that were cancelled */
+#define DRAIN_AS_NEEDED (-1L) /* DRAIN_S if somebody has asked for /ready, else 0 */
 #define DRAIN_S 5      /* HAProxy asks every 2 s, if it is not told otherwise */
 
 enum { EXIT_USAGE = 1, EXIT_MODEL = 2, EXIT_LISTEN = 3, EXIT_OTHER = 6, EXIT_NPU = 7 };
@@ -152,8 +153,8 @@ static int add_proxy(void *options, char *value)
         return complain(EXIT_USAGE, "--proxy may be given %d times", CLIENT_PROXIES_MOST);
     }
     if (client_read_network(value, &o->http.proxies[o->http.n_proxies]) != 0) {
-        return complain(EXIT_USAGE, "--proxy %s: an address, such as 10.0.0.1, or a network, such as "
-                        "10.0.0.0/8, is needed", value);
+        return complain(EXIT_USAGE, "--proxy %s: an address, such as 10.0.0.1, or a network, such "
+                        "as 10.0.0.0/8, is needed", value);
     }
     o->http.n_proxies++;
     return 0;
@@ -227,14 +228,14 @@ static const args_row rows[] = {
      .meaning = "longest time for a request, with the wait in the queue; also for a realtime "
          "connection without an event"},
     {.name = "drain", .value = "SECONDS",
-     ARGS_NUMBER_AT(server_options, drain_s, 0, 1000000), .start = -1,
+     ARGS_NUMBER_AT(server_options, drain_s, 0, 1000000), .start = DRAIN_AS_NEEDED,
      .otherwise = "5 if /ready was asked for, else 0",
      .meaning = "time after SIGTERM in which everything is still served but /ready is 503, so that "
          "balancers send requests elsewhere"},
     {.name = "grace", .value = "SECONDS",
      ARGS_NUMBER_AT(server_options, grace_s, 0, 1000000), .start = 30,
-     .meaning = "time behind that for what has begun: uploads, requests, jobs, turns that are being "
-         "spoken"},
+     .meaning = "time behind that for what has begun: uploads, requests, jobs, turns that are "
+         "being spoken"},
     {.name = "node", .value = "NAME", .take = set_node, .otherwise = "none",
      .meaning = "name of this server in the ids of jobs, by which a balancer finds it: letters, "
          "digits and hyphens, at most 16"},
@@ -274,8 +275,8 @@ static int print_help(void *options, char *value)
     fputs("\n"
           "Formats other than WAV need ffmpeg. SIGTERM ends the server: after --drain seconds new\n"
           "requests are refused, and what has begun has --grace seconds. SIGINT does so without\n"
-          "--drain; a second signal ends the wait. Exit status: 0 after a signal, 1 wrong options,\n"
-          "2 the model, 3 the address, 6 other errors, 7 the NPU.\n", stdout);
+          "--drain; a second signal ends the wait. Exit status: 0 after a signal, 1 wrong\n"
+          "options, 2 the model, 3 the address, 6 other errors, 7 the NPU.\n", stdout);
     return ARGS_END;
 }
 
@@ -288,6 +289,7 @@ static int parse(server_options *o, int argc, char **argv, int *code)
     wnpu_config_init(&o->config, sizeof o->config);
     wnpu_params_init(&o->http.params, sizeof o->http.params);
     strcpy(o->listen, "127.0.0.1:9004");
+    o->drain_s = DRAIN_AS_NEEDED;
     args_init(&table, o);
     taken = args_parse(&table, o, argc, argv);
     if (taken == 0 && optind < argc) {
@@ -485,7 +487,8 @@ static int await_end(service *s, int64_t until, int64_t since_ms)
 static void drain(const server_options *o, const service *s)
 {
     struct timespec tick = {0, WATCH_TICK_MS * 1000000L};
-    long seconds = o->drain_s >= 0 ? o->drain_s : atomic_load(&s->http.ready_asked) ? DRAIN_S : 0;
+    long seconds = o->drain_s != DRAIN_AS_NEEDED ? o->drain_s
+                 : atomic_load(&s->http.ready_asked) ? DRAIN_S : 0;
     int64_t until = platform_now_ms() + seconds * 1000;
     pool_enter(POOL_DRAINING);
     while (platform_now_ms() < until && !is_urged()) {

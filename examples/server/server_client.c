@@ -149,7 +149,7 @@ static void begin_ids(void)
 {
     FILE *file = fopen("/dev/urandom", "rb");
     if (file == NULL || fread(&ids.start, sizeof ids.start, 1, file) != 1) {
-        ids.start = (unsigned long long)time(NULL) * 1000003ull ^ (unsigned long long)getpid() << 40;
+        ids.start = (unsigned long long)time(NULL) ^ (unsigned long long)getpid() << 40;
     }
     if (file != NULL) {
         (void)fclose(file);

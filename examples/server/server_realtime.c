@@ -50,7 +50,8 @@ typedef enum close_code {
 
 static atomic_uint connections; /* so far; ids of items are unique */
 static atomic_uint events_sent; /* to all connections; their ids are unique */
-static atomic_int active;
+static atomic_int active;  /* connections that were not told yet that they end */
+static atomic_int present; /* and those whose client has not hung up yet */
 static atomic_int hurry; /* see realtime_hurry() */
 
 /* A piece of the conversation, and its run. */
@@ -523,7 +524,8 @@ static void remove_item(realtime *r)
 
 static void log_item(const realtime *r, const item *it, int64_t audio_ms, const char *warning)
 {
-    log_entry e = {r->client.address, r->client.id, "realtime", it->id, 0, audio_ms, it->queued_ms, it->computed_ms, warning};
+    log_entry e = {r->client.address, r->client.id, "realtime", it->id, 0, audio_ms,
+                   it->queued_ms, it->computed_ms, warning};
     log_request(&e);
 }
 
@@ -887,7 +889,7 @@ static void *run(void *user)
 
 int realtime_active(void)
 {
-    return atomic_load(&active);
+    return atomic_load(&present);
 }
 
 void realtime_hurry(void)
@@ -1095,8 +1097,12 @@ static int on_message(struct mg_connection *conn, int bits, char *bytes, size_t 
     realtime *r = mg_get_user_connection_data(conn);
     int opcode = bits & 15;
     (void)unused;
-    if (r == NULL || !note_activity(r, n, opcode < MG_WEBSOCKET_OPCODE_CONNECTION_CLOSE)) {
+    if (r == NULL) {
         return 0;
+    }
+    if (!note_activity(r, n, opcode < MG_WEBSOCKET_OPCODE_CONNECTION_CLOSE)) {
+        /* Were it closed with unread bytes, the client might not get to read our closing frame. */
+        return opcode != MG_WEBSOCKET_OPCODE_CONNECTION_CLOSE;
     }
     if (is_forbidden(r, bits, n)) {
         return refuse_frame(r, CLOSE_PROTOCOL, "the frame is not allowed by RFC 6455");
@@ -1269,6 +1275,7 @@ static int open_realtime(realtime *r)
         pool_count_realtime(-1);
         watch_remove(&r->watch);
     }
+    atomic_fetch_add(&present, !failed);
     return failed ? -1 : 0;
 }
 
@@ -1333,6 +1340,7 @@ static void on_close(const struct mg_connection *conn, void *unused)
     watch_remove(&r->watch);
     pool_count_realtime(-1);
     free_realtime(r);
+    atomic_fetch_sub(&present, 1);
 }
 
 void realtime_register(struct mg_context *context)

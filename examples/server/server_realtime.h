@@ -11,7 +11,7 @@ struct mg_context;
 
 /* Registers the handlers. */
 void realtime_register(struct mg_context *context);
-/* Connections that were not told yet that they end. While the server is closing, each ends behind
+/* Connections, until they have ended. While the server is closing, each ends behind
  * the turn that goes on. */
 int realtime_active(void);
 /* From now on, they do not wait for the end of a turn, but for its text so far. */

@@ -2532,6 +2532,12 @@ def draining():
         s.process.send_signal(signal.SIGTERM)
         same(s.process.wait(120), 0)
         assert time.monotonic() - begin < 4.9, "it drained without a balancer"
+    with Server(model=TOY) as s:
+        same(s.get("/ready")[0], 200)
+        s.process.send_signal(signal.SIGTERM)
+        assert wait_for(lambda: s.get("/ready")[0] == 503, 5) is not None
+        same(s.post(TRANSCRIPTIONS, audio)[0], 200)
+        s.process.send_signal(signal.SIGINT)
     with Server("--grace", "4", model=TOY) as s:
         w = WebSocket(s)
         w.send("session.update", session={"type": "transcription", "audio": {"input": {
