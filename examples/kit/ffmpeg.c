@@ -40,13 +40,16 @@ void ffmpeg_close(ffmpeg *f) { (void)f; }
 #define FEED_SIZE 65536u
 #define TICK_MS 50     /* interval at which *end is checked */
 
-/* Demuxers that read only their input. Excluded are all that open other files named in it, such as
- * concat, dash, hls, image2, imf, sdp and scripts. */
-static const char formats[] =
-    "aac,ac3,adx,aea,aiff,amr,amrnb,amrwb,ape,aptx,aptx_hd,asf,asf_o,ast,au,avi,caf,dff,dsf,dts,"
-    "dtshd,dv,eac3,flac,flv,g722,gsm,gxf,ircam,iff,latm,loas,matroska,mlp,mov,mp3,mpc,mpc8,mpeg,"
-    "mpegts,mxf,nistsphere,nut,ogg,oma,paf,pvf,rm,rso,sds,sox,tak,truehd,tta,vqf,voc,w64,wav,wsaud,"
-    "wtv,wv,xa,xwma";
+/* Formats are those whose demuxers read only their input. Excluded are all that open other files
+ * named in it, such as concat, dash, hls, image2, imf, sdp and scripts. These consist of frames
+ * without times: ffmpeg counts frames, by the rate and size of the first ones. */
+static const char counted_formats[] =
+    "aac,ac3,adx,aea,amr,amrnb,amrwb,aptx,aptx_hd,bit,codec2,dff,dsf,dss,dts,dtshd,eac3,g722,"
+    "g723_1,g729,gsm,ilbc,latm,loas,mlp,mp3,mpc,mpc8,qcp,sbc,spdif,tak,truehd,tta";
+static const char timed_formats[] =
+    "aiff,ape,asf,asf_o,ast,au,avi,caf,dhav,dv,flac,flv,gxf,ircam,iff,ivr,matroska,mov,mpeg,mpegts,"
+    "mxf,nistsphere,nsv,nut,ogg,oma,paf,pva,pvf,rm,rso,sds,sox,ty,vqf,voc,w64,wav,wsaud,wtv,wv,xa,"
+    "xwma";
 
 static void close_end(int *fd)
 {
@@ -57,16 +60,17 @@ static void close_end(int *fd)
 }
 
 /* Runs in the child, whose descriptors 0 to 2 are set. -v level+verbose marks errors and reports
- * the input's duration and the actions of aresample. aresample fills time before the first sample
- * and gaps in the time stamps with silence. In MPEG and Ogg streams, ffmpeg starts the clock at the
- * first packet that it decodes, unless there is an input offset, and removes gaps of more than
- * 10 s. A file is searched for audio for one minute rather than 5 s. */
+ * the input's format and duration, ashowinfo the times and numbers of samples. In MPEG and Ogg
+ * streams, ffmpeg starts the clock at the first packet that it decodes, unless there is an input
+ * offset, and removes gaps of more than 10 s. A file is searched for audio for one minute rather
+ * than 5 s. */
 static void become_ffmpeg(const char *name, const ffmpeg_input *from)
 {
     const int seekable = from->seekable_fd >= 0;
     const char *argv[48];
-    char map[32], channels[32];
+    char map[32], channels[32], formats[sizeof counted_formats + sizeof timed_formats];
     size_t n = 0;
+    (void)snprintf(formats, sizeof formats, "%s,%s", counted_formats, timed_formats);
     argv[n++] = "ffmpeg";
     argv[n++] = "-nostdin";
     argv[n++] = "-hide_banner";
@@ -94,11 +98,13 @@ static void become_ffmpeg(const char *name, const ffmpeg_input *from)
         argv[n++] = "-map";
         argv[n++] = map;
     }
+    argv[n++] = "-map_metadata";
+    argv[n++] = "-1";
     argv[n++] = "-vn";
     argv[n++] = "-sn";
     argv[n++] = "-dn";
     argv[n++] = "-af";
-    argv[n++] = "aresample=async=1:first_pts=0";
+    argv[n++] = "aformat=sample_fmts=s16:sample_rates=16000,asettb=1/16000,ashowinfo";
     argv[n++] = "-ar";
     argv[n++] = "16000";
     argv[n++] = "-c:a";
@@ -153,6 +159,7 @@ int ffmpeg_open(ffmpeg *f, const ffmpeg_input *from)
     f->from = *from;
     f->child = f->in = f->out = f->err = -1;
     f->duration_ms = -1;
+    f->clock.frame = 2 * (size_t)from->raw_channels;
     f->feed = malloc(FEED_SIZE);
     if (name == NULL || f->feed == NULL || (feeding && make_pipe(feed, 1) != 0) ||
         make_pipe(out, 0) != 0 || make_pipe(err, 0) != 0 ||
@@ -184,6 +191,75 @@ int ffmpeg_open(ffmpeg *f, const ffmpeg_input *from)
     return f->child > 0 ? 0 : -1;
 }
 
+/* ---- the clock ---- */
+
+#define RATE 16000
+#define TOLERANCE (RATE / 10) /* a difference up to this is jitter */
+#define OVERLAP RATE          /* times that go back further begin anew */
+
+/* Frame at belongs shift later than counted. */
+static void add_jump(ffmpeg_clock *c, int64_t at, int64_t shift)
+{
+    const size_t room = sizeof c->jumps / sizeof c->jumps[0];
+    if (c->n_jumps == room) { /* the last one takes it, and is where it was */
+        c->jumps[(c->first_jump + room - 1) % room].shift += shift;
+    } else {
+        c->jumps[(c->first_jump + c->n_jumps) % room].at = at;
+        c->jumps[(c->first_jump + c->n_jumps++) % room].shift = shift;
+    }
+    c->now += shift;
+}
+
+/* Takes the report that n frames follow, the first of which is at time. Returns 1 if time seems to
+ * be missing before it. */
+static int take_time(ffmpeg_clock *c, int64_t time, int64_t n)
+{
+    int64_t shift = time + c->offset - c->now, least = c->heard == 0 ? 0 : TOLERANCE;
+    if (c->doubt != 0 && llabs(shift - c->doubt) <= TOLERANCE) {
+        if (c->doubt < -OVERLAP) {
+            c->offset -= c->doubt;
+        } else {
+            add_jump(c, c->doubtful, c->doubt);
+        }
+        shift = 0;
+    }
+    c->doubt = llabs(shift) <= least || (c->counted && c->heard > 0) ? 0 : shift;
+    c->doubtful = c->heard;
+    c->heard += n;
+    c->now += n;
+    return c->doubt > 0;
+}
+
+/* Whether the samples that come next wait. */
+static int waits(const ffmpeg_clock *c)
+{
+    return c->doubt != 0 && c->taken >= c->doubtful * (int64_t)c->frame;
+}
+
+/* The number of bytes, up to size, until the next jump or piece that waits. Begins jumps that are
+ * here. */
+static size_t until_jump(ffmpeg_clock *c, size_t size)
+{
+    const int64_t frame = (int64_t)c->frame;
+    int64_t left = (int64_t)size;
+    while (c->n_jumps > 0 && c->silent == 0 && c->dropped == 0) {
+        int64_t shift = c->jumps[c->first_jump].shift;
+        left = c->jumps[c->first_jump].at * frame - c->taken;
+        if (left > 0) {
+            break;
+        }
+        c->silent += shift > 0 ? shift * frame : 0;
+        c->dropped -= shift < 0 ? shift * frame : 0;
+        c->first_jump = (c->first_jump + 1) % (sizeof c->jumps / sizeof c->jumps[0]);
+        c->n_jumps--;
+        left = (int64_t)size;
+    }
+    if (c->doubt != 0 && c->doubtful * frame - c->taken < left) {
+        left = c->doubtful * frame - c->taken;
+    }
+    return left < (int64_t)size ? (size_t)left : size;
+}
+
 /* ---- messages of ffmpeg ---- */
 
 static void copy_message(char *to, size_t size, const char *text)
@@ -209,12 +285,44 @@ static int has(const char *text, const char *words)
     return strstr(text, words) != NULL;
 }
 
+/* Whether the text begins with one of the names of a list, and a comma. */
+static int begins_with_one(const char *text, const char *names)
+{
+    size_t n = strcspn(text, ",");
+    while (*names != '\0') {
+        size_t length = strcspn(names, ",");
+        if (length == n && strncmp(names, text, n) == 0) {
+            return text[n] == ',';
+        }
+        names += length + (names[length] == ',');
+    }
+    return 0;
+}
+
+/* Parses what ashowinfo says about a piece of sound. */
+static void take_times(ffmpeg *f)
+{
+    const char *time = strstr(f->line, " pts:"), *samples = strstr(f->line, " nb_samples:");
+    long long n = samples != NULL ? strtoll(samples + 12, NULL, 10) : 0, at;
+    if (time != NULL && sscanf(time + 5, "%lld", &at) != 1) {
+        at = f->clock.now - f->clock.offset; /* it has no time */
+    }
+    if (time != NULL && n > 0 && take_time(&f->clock, at, n) && f->gapless &&
+        f->damage[0] == '\0') {
+        copy_message(f->damage, sizeof f->damage, "frames are missing");
+    }
+}
+
 /* Parses one line: "[where @ address] [level] message". */
 static void take_line(ffmpeg *f)
 {
     const char *text = f->line, *end;
     int error = 0, warning = 0, mpegts = has(text, "[mpegts @");
     size_t n = strlen(f->name);
+    if (strncmp(text, "[Parsed_ashowinfo", 17) == 0) {
+        take_times(f);
+        return;
+    }
     while (*text == '[' && (end = strchr(text, ']')) != NULL) {
         error |= strncmp(text, "[error]", 7) == 0 || strncmp(text, "[fatal]", 7) == 0 ||
                  strncmp(text, "[panic]", 7) == 0;
@@ -239,10 +347,9 @@ static void take_line(ffmpeg *f)
         f->duration_ms = -2; /* estimated, not from a header */
     } else if (strncmp(text, "Duration: ", 10) == 0 && f->duration_ms == -1) {
         f->duration_ms = duration_from(text + 10);
-    } else if (strncmp(text, "Input #0, flac,", 15) == 0) {
-        f->gapless = 1;
-    } else if (f->gapless && has(text, "audio samples of silence") && f->damage[0] == '\0') {
-        copy_message(f->damage, sizeof f->damage, "frames are missing");
+    } else if (strncmp(text, "Input #0, ", 10) == 0) {
+        f->gapless = begins_with_one(text + 10, "flac");
+        f->clock.counted = begins_with_one(text + 10, counted_formats);
     } else if (strncmp(text, "Stream #0:", 10) == 0 && has(text, ": Video:")) {
         f->video |= !has(text, "(attached pic)");
     }
@@ -328,21 +435,150 @@ static int step(ffmpeg *f)
     return p[0].revents != 0 ? 2 : moved || wanted >= 0;
 }
 
+/* The size of a WAV header of which n bytes are here, with *frame, the bytes of a frame; 0: it has
+ * more bytes. What is none has no more. */
+static size_t header_size(const unsigned char *p, size_t n, size_t *frame)
+{
+    size_t at = 12;
+    while (n >= 12 && memcmp(p, "RIFF", 4) == 0 && at + 8 <= n) {
+        uint32_t size = (uint32_t)p[at + 4] | (uint32_t)p[at + 5] << 8 |
+                        (uint32_t)p[at + 6] << 16 | (uint32_t)p[at + 7] << 24;
+        if (memcmp(p + at, "data", 4) == 0) {
+            return at + 8;
+        }
+        if (memcmp(p + at, "fmt ", 4) == 0 && at + 12 <= n) {
+            *frame = 2 * ((size_t)p[at + 10] | (size_t)p[at + 11] << 8);
+        }
+        at += 8 + (size_t)size + (size & 1);
+    }
+    return n >= 4 && memcmp(p, "RIFF", 4) != 0 ? n : 0;
+}
+
+/* Receives the WAV header. */
+static void take_header(ffmpeg *f)
+{
+    size_t frame = 2, room = sizeof f->head - f->head_size, size;
+    /* A byte each, lest samples are taken; of what is not even that, all. */
+    ssize_t n = room > 0 ? read(f->out, f->head + f->head_size, 1) : 0;
+    f->head_size += n > 0 ? (size_t)n : 0;
+    size = header_size(f->head, f->head_size, &frame);
+    if (size > 0 || f->head_size == sizeof f->head) {
+        f->clock.frame = frame > 0 ? frame : 2;
+    }
+    if (n == 0 || (n < 0 && errno != EINTR)) {
+        close_end(&f->out);
+    }
+}
+
+/* Reads up to size bytes. Returns how many; 0: none now, or the end. */
+static size_t read_out(ffmpeg *f, unsigned char *buffer, size_t size)
+{
+    ssize_t n = read(f->out, buffer, size);
+    if (n == 0 || (n < 0 && errno != EINTR)) {
+        close_end(&f->out);
+        f->clock.doubt = 0; /* nothing confirms it any more */
+    }
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* Reads of the piece that waits. More can only come with the report of the next one, which ends the
+ * waiting. */
+static void hold(ffmpeg *f)
+{
+    ffmpeg_clock *c = &f->clock;
+    size_t whole = (size_t)(c->heard - c->doubtful) * c->frame;
+    if (f->held_at == f->held_size) {
+        f->held_at = f->held_size = 0;
+    }
+    if (f->held_room < whole) {
+        unsigned char *held = realloc(f->held, whole);
+        f->held = held == NULL ? f->held : held;
+        f->held_room = held == NULL ? f->held_room : whole;
+    }
+    if (f->held_size < whole && whole <= f->held_room) {
+        f->held_size += read_out(f, f->held + f->held_size, whole - f->held_size);
+    } else {
+        c->doubt = 0; /* a report or memory is missing */
+    }
+}
+
+/* Takes what ffmpeg wrote, after all of its messages so far: it reports times before it writes the
+ * samples. */
+static void take_output(ffmpeg *f)
+{
+    struct pollfd p;
+    memset(&p, 0, sizeof p);
+    p.events = POLLIN;
+    for (p.fd = f->err; f->err >= 0 && poll(&p, 1, 0) > 0;) {
+        (void)take_messages(f);
+    }
+    if (f->clock.frame == 0) {
+        take_header(f);
+    } else if (waits(&f->clock)) {
+        hold(f);
+    }
+}
+
+/* Samples, at most size bytes, up to the next jump. written: ffmpeg has written some. */
+static size_t samples(ffmpeg *f, unsigned char *buffer, size_t size, int written)
+{
+    ffmpeg_clock *c = &f->clock;
+    size_t n = f->held_size - f->held_at;
+    size = until_jump(c, size);
+    if (c->silent > 0 || size == 0) {
+        return 0;
+    }
+    size = c->dropped > 0 && c->dropped < (int64_t)size ? (size_t)c->dropped : size;
+    if (n > 0) {
+        n = n < size ? n : size;
+        memcpy(buffer, f->held + f->held_at, n);
+        f->held_at += n;
+    } else if (written && f->out >= 0) {
+        n = read_out(f, buffer, size);
+    }
+    c->taken += (int64_t)n;
+    if (c->dropped > 0) {
+        c->dropped -= (int64_t)n;
+        n = 0;
+    }
+    return n;
+}
+
+/* What is to be given out: the header, silence, samples. */
+static size_t at_hand(ffmpeg *f, void *buffer, size_t size, int written)
+{
+    ffmpeg_clock *c = &f->clock;
+    size_t n = c->frame > 0 ? f->head_size - f->head_at : 0;
+    if (n > 0) {
+        n = n < size ? n : size;
+        memcpy(buffer, f->head + f->head_at, n);
+        f->head_at += n;
+    } else if (c->frame > 0 && c->silent == 0) {
+        n = samples(f, buffer, size, written);
+    }
+    if (n == 0 && c->silent > 0) {
+        n = c->silent < (int64_t)size ? (size_t)c->silent : size;
+        memset(buffer, 0, n);
+        c->silent -= (int64_t)n;
+    }
+    return n;
+}
+
 int64_t ffmpeg_read(void *user, void *buffer, size_t size)
 {
     ffmpeg *f = user;
     int64_t last = platform_now_ms();
-    while (f->out >= 0 && size > 0 && !*f->from.end) {
-        int done = step(f);
+    while (size > 0 && !*f->from.end) {
+        size_t n = at_hand(f, buffer, size, 0);
+        int done = n > 0 || f->out < 0 ? 0 : step(f);
         if (done == 2) {
-            ssize_t n = read(f->out, buffer, size);
-            if (n > 0) {
-                return n;
-            }
-            if (n == 0 || errno != EINTR) {
-                close_end(&f->out);
-            }
-        } else if (done == 1) {
+            take_output(f);
+            n = at_hand(f, buffer, size, f->held_at == f->held_size);
+        }
+        if (n > 0 || f->out < 0) {
+            return (int64_t)n;
+        }
+        if (done != 0) {
             last = platform_now_ms();
         } else if (f->from.stall_ms > 0 && platform_now_ms() - last > f->from.stall_ms) {
             f->stalled = 1;
@@ -404,6 +640,7 @@ void ffmpeg_close(ffmpeg *f)
     close_end(&f->out);
     close_end(&f->err);
     free(f->feed);
-    f->feed = NULL;
+    free(f->held);
+    f->feed = f->held = NULL;
 }
 #endif

@@ -26,6 +26,26 @@ typedef struct ffmpeg_input {
     const atomic_int *end;    /* when non-zero, the output ends */
 } ffmpeg_input;
 
+/* Where the samples that ffmpeg writes belong in the recording, by the times that it reports for
+ * each piece of them: silence is put in where time is missing, and samples that are twice in it are
+ * left out. ffmpeg's own filter for this starts again from 0 whenever the input's rate or channels
+ * change, and believes times of a single piece that are wrong. Frames have 16 kHz. */
+typedef struct ffmpeg_clock {
+    int counted;              /* the input has no times: those reported are counted by its frames */
+    int64_t heard;            /* frames that were reported */
+    int64_t now;              /* where the next of them belongs */
+    int64_t offset;           /* added to times that are reported */
+    int64_t doubt, doubtful;  /* how much later than expected the last piece is, and its first
+                               * frame: it waits until the next piece agrees; 0: it does not wait */
+    struct {
+        int64_t at, shift;    /* before frame at, this much silence; negative: frames to leave out */
+    } jumps[32];              /* of frames not taken yet, in a ring */
+    size_t first_jump, n_jumps;
+    size_t frame;             /* bytes; 0: what comes is still the header */
+    int64_t taken;            /* bytes of samples given out or left out */
+    int64_t silent, dropped;  /* bytes of silence still to give, and of samples still to leave out */
+} ffmpeg_clock;
+
 typedef struct ffmpeg {
     ffmpeg_input from;
     char name[64];            /* name of the input in ffmpeg's messages, if it fits */
@@ -41,6 +61,11 @@ typedef struct ffmpeg {
     int video;                /* the input also has video */
     int gapless;              /* a format without time stamps, where a gap means damage */
     int stalled, status;      /* status: from waitpid() */
+    unsigned char head[1024]; /* the WAV header, as far as it was received */
+    size_t head_size, head_at;
+    unsigned char *held;      /* the piece that waits */
+    size_t held_size, held_at, held_room;
+    ffmpeg_clock clock;
 } ffmpeg;
 
 /* Returns 0, or -1 with errno set. Call ffmpeg_close() in both cases. */

@@ -356,6 +356,35 @@ test_timestamps() {
     done
 }
 
+# spans_end LOW HIGH FILE: where the last speech ends, in ms.
+spans_end() {
+    run 0 t --spans "$3"
+    between "$1" "$2" "$(tail -n 1 "$T/out" | sed 's/.*	//')" "$(basename "$3")"
+}
+
+# Pieces of 4, 3 and 4 s with other channels and sample rates, as spliced advertisements and television
+# have them: no time is put in where they change, and one that is missing there is.
+test_spliced() {
+    make_with -i examples/jfk.wav -t 4 -ac 2 -ar 44100 "$T/4.wav"
+    make_with -i examples/jfk.wav -ss 8 -t 3 -ar 22050 "$T/3.wav"
+    make_with -i examples/jfk.wav -ss 8 -t 3 -ac 6 -ar 48000 "$T/3.ac3"
+    make_with -i "$T/4.wav" "$T/4.ac3"
+    for ending in aac mp3 mp2 ts; do
+        for n in 4 3; do
+            make_with -i "$T/$n.wav" -write_xing 0 -id3v2_version 0 "$T/$n.$ending"
+        done
+    done
+    make_with -i "$T/3.wav" -output_ts_offset 9 "$T/late.ts"
+    for ending in aac mp3 mp2 ac3 ts; do
+        cat "$T/4.$ending" "$T/3.$ending" "$T/4.$ending" >"$T/spliced.$ending"
+        spans_end 10500 11500 "$T/spliced.$ending"
+        piped "$T/spliced.$ending" 0 t --spans -
+        between 10500 11500 "$(tail -n 1 "$T/out" | sed 's/.*	//')" "spliced.$ending from a pipe"
+    done
+    cat "$T/4.ts" "$T/late.ts" >"$T/gap.ts"
+    spans_end 11500 12500 "$T/gap.ts"
+}
+
 # Chained Ogg, as internet radio sends it and joined files have it: each link has times and headers of
 # its own, and the links may have other numbers of channels.
 test_chained() {
@@ -519,7 +548,7 @@ make_recordings
 [ -z "$ffmpeg" ] || make_with -i "$T/speech.wav" "$T/speech.flac"
 t_all pipes as_it_comes raw wav_sizes shrinking clips channels names end
 if [ -n "$ffmpeg" ]; then
-    t_all formats cut timestamps chained film redirected end_of_spooled tracks playlists temporary_files stall
+    t_all formats cut timestamps spliced chained film redirected end_of_spooled tracks playlists temporary_files stall
 else
     t_run no_ffmpeg
 fi
