@@ -339,16 +339,23 @@ static void take_line(ffmpeg *f)
                                                    * used */
         copy_message(f->error, sizeof f->error, text);
     }
-    if (((error && !has(text, "invalid for wav")) ||
+    if (error && f->dss && strcmp(text, "Invalid data found when processing input") == 0) {
+        f->dss_ended = 1; /* what fills the last block is no frame */
+    } else if (error && (has(text, "Header missing") || has(text, "Error while decoding") ||
+                  has(text, "Error submitting packet to decoder"))) {
+        copy_message(f->skipped, sizeof f->skipped, f->skipped[0] == '\0' ? text : f->skipped);
+    } else if (((error && !has(text, "invalid for wav")) ||
          (warning && !mpegts && (has(text, "acket corrupt") || has(text, "corrupt input") ||
                                  has(text, "duration do not match")))) && f->damage[0] == '\0') {
         copy_message(f->damage, sizeof f->damage, text);
     } else if (warning && has(text, "Estimating duration")) {
-        f->duration_ms = -2; /* estimated, not from a header */
+        f->estimated = 1;
     } else if (strncmp(text, "Duration: ", 10) == 0 && f->duration_ms == -1) {
         f->duration_ms = duration_from(text + 10);
     } else if (strncmp(text, "Input #0, ", 10) == 0) {
         f->gapless = begins_with_one(text + 10, "flac");
+        f->mp3 = begins_with_one(text + 10, "mp3");
+        f->dss = begins_with_one(text + 10, "dss");
         f->clock.counted = begins_with_one(text + 10, counted_formats);
     } else if (strncmp(text, "Stream #0:", 10) == 0 && has(text, ": Video:")) {
         f->video |= !has(text, "(attached pic)");
@@ -623,9 +630,11 @@ const char *ffmpeg_finish(ffmpeg *f)
         return f->from.track > 0 ? "there is no such audio track" : "there is no audio in it";
     }
     if (f->status != 0) {
-        return f->damage[0] != '\0' ? f->damage : f->last[0] != '\0' ? f->last : "no reason given";
+        return f->damage[0] != '\0' ? f->damage : f->skipped[0] != '\0' ? f->skipped
+             : f->last[0] != '\0' ? f->last : "no reason given";
     }
-    return f->damage[0] != '\0' ? f->damage : NULL;
+    f->skipped_mp3 = f->mp3 && f->damage[0] == '\0';
+    return f->damage[0] != '\0' ? f->damage : f->skipped[0] != '\0' ? f->skipped : NULL;
 }
 
 void ffmpeg_close(ffmpeg *f)

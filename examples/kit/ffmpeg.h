@@ -57,8 +57,12 @@ typedef struct ffmpeg {
     size_t line_size;
     char last[256], error[256], damage[256]; /* the last message, the last error, the first sign
                                               * of damage */
-    int64_t duration_ms;      /* of the input according to its header, or -1 */
+    char skipped[256];        /* the first message that tells only that something was not decoded */
+    int64_t duration_ms;      /* of the input, or -1 */
+    int estimated;            /* that is not from a header, but from the bit rate */
     int video;                /* the input also has video */
+    int dss, dss_ended;       /* a DSS file; and reading ended with an error, maybe before its end */
+    int mp3, skipped_mp3;     /* an MP3 file; and all that is wrong with it is what was skipped */
     int gapless;              /* a format without time stamps, where a gap means damage */
     int stalled, status;      /* status: from waitpid() */
     unsigned char head[1024]; /* the WAV header, as far as it was received */

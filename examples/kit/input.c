@@ -139,6 +139,7 @@ static int64_t read_bytes(void *user, void *buffer, size_t size)
     }
     if (got > 0) {
         keep_tail(in, buffer, (size_t)got);
+        frames_follow(&in->frames, buffer, (size_t)got);
     }
     return got;
 }
@@ -524,31 +525,11 @@ static int open_wav(input *in, wnpu_error *error)
 
 /* ---- what the first bytes tell ---- */
 
-/* The length of the frame of compressed audio that begins at b[6]: AAC in ADTS, or MP3. 0 if none
- * does. */
-static size_t frame_at_sync(const unsigned char b[])
-{
-    static const int rates[] = {44100, 48000, 32000, 1}; /* of MPEG 1 */
-    static const int kbits[2][16] = {
-        {0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0},
-        {0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0}};
-    int version = b[1] >> 3 & 3;       /* 3: MPEG 1, 2: MPEG 2, 0: MPEG 2.5 */
-    int low = version != 3, slower = version == 0 ? 4 : 1 + low, bytes;
-    if (b[0] == 0xff && (b[1] & 0xf6) == 0xf0 && (b[2] >> 2 & 15) < 13) {
-        return (size_t)(b[3] & 3) << 11 | (size_t)b[4] << 3 | b[5] >> 5;
-    }
-    if (b[0] != 0xff || (b[1] & 0xe6) != 0xe2 || version == 1 || (b[2] >> 2 & 3) == 3) {
-        return 0;
-    }
-    bytes = (low ? 72000 : 144000) * kbits[low][b[2] >> 4] * slower / rates[b[2] >> 2 & 3];
-    return (size_t)(bytes + (b[2] >> 1 & 1));
-}
-
 /* Whether two frames of compressed audio follow each other from the start: what looks like one is
  * also found in samples. Reads up to the second. */
 static int is_frames(input *in)
 {
-    size_t length = frame_at_sync(in->head);
+    size_t length = frame_length(in->head);
     unsigned char byte;
     if (length < 7) {
         return 0;
@@ -559,7 +540,7 @@ static int is_frames(input *in)
     }
     in->keeping = 0;
     in->head_at = 0;
-    return in->head_size >= length + 6 && frame_at_sync(in->head + length) >= 7;
+    return in->head_size >= length + 6 && frame_length(in->head + length) >= 7;
 }
 
 /* Whether the first bytes are those of a format that ffmpeg reads. */
@@ -757,7 +738,7 @@ static int open_input(input *in, const char *path, int given, const input_option
     in->audio.channels = in->inner.channels;
     in->audio.layout = in->inner.layout;
     in->audio.frames = in->inner.frames;
-    if (in->uses_ffmpeg && in->child.duration_ms > 0) {
+    if (in->uses_ffmpeg && in->child.duration_ms > 0 && !in->child.estimated) {
         in->audio.frames = frame_at(in, in->child.duration_ms);
     }
     if (options->n_clips > 0) {
@@ -849,12 +830,31 @@ static int is_cut_ogg(input *in)
     return tail != NULL && ogg_is_cut(tail, size);
 }
 
+/* Whether an MP3 file consists of whole frames, and of what decoders complain about and skip. */
+static int is_whole_mp3(input *in)
+{
+    unsigned char bytes[16384];
+    off_t at = 0;
+    ssize_t n = 1;
+    if (in->seekable) {
+        memset(&in->frames, 0, sizeof in->frames);
+    }
+    while (in->seekable && n > 0) {
+        n = pread(in->fd, bytes, sizeof bytes, at);
+        at += n > 0 ? n : 0;
+        frames_follow(&in->frames, bytes, n > 0 ? (size_t)n : 0);
+    }
+    return frames_whole(&in->frames);
+}
+
 static input_state state_of_child(input *in)
 {
     const char *why = ffmpeg_finish(&in->child);
     int64_t read_ms = (int64_t)(in->at / (in->inner.rate / 1000));
-    int64_t duration = in->child.video ? -1 : in->child.duration_ms;
+    int64_t duration = in->child.video || (in->child.estimated && !in->child.dss_ended)
+                           ? -1 : in->child.duration_ms;
     why = in->ogg.why[0] != '\0' ? in->ogg.why : why;
+    why = in->child.skipped_mp3 && is_whole_mp3(in) ? NULL : why;
     if (why != NULL) {
         (void)fail(in, "damaged or cut short: %s", why);
         return INPUT_CUT;

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "ffmpeg.h"
+#include "frames.h"
 #include "whisper_npu.h"
 
 /* A part of the recording to be transcribed, in milliseconds. */
@@ -67,6 +68,7 @@ typedef struct input {
         size_t body;          /* bytes of the page's body that follow */
         char why[256];        /* what ffmpeg said about links before the last */
     } ogg;
+    frame_walk frames;        /* of what was read, if the input is not seekable */
     int read_error;           /* errno of a failed read */
     wnpu_wav_reader wav;
     ffmpeg child;

@@ -327,6 +327,69 @@ test_cut() {
     has "$T/err" "moov"
 }
 
+# What a decoder of MP3 skips without losing a frame is no damage: tags inside the file and padding.
+# What was overwritten or left out is, also with zeros.
+test_skipped() {
+    make_with -i "$T/speech.wav" -write_xing 0 -id3v2_version 0 "$T/plain.mp3"
+    size=$(wc -c <"$T/plain.mp3")
+    zeros() { head -c "$1" /dev/zero; }
+    {
+        cat "$T/plain.mp3"
+        printf 'ID3\004\000\000\000\000\003\144TIT2'; zeros 480
+        cat "$T/plain.mp3"
+    } >"$T/id3_inside.mp3"
+    { cat "$T/plain.mp3"; zeros 5000; } >"$T/padded.mp3"
+    {
+        cat "$T/plain.mp3"
+        printf 'LYRICSBEGININD0000210LYR00020[00:01]Some text here000039LYRICS200TAG'; zeros 125
+    } >"$T/lyrics.mp3"
+    cat "$T/f.mp3" "$T/f.mp3" >"$T/joined.mp3"
+    for name in id3_inside padded lyrics joined; do
+        run 0 t --spans "$T/$name.mp3"
+        empty "$T/err"
+        piped "$T/$name.mp3" 0 t --spans -
+        empty "$T/err"
+    done
+    half=$((size / 2 - 50))
+    { head -c $half "$T/plain.mp3"; zeros 1000; tail -c +$((half + 1001)) "$T/plain.mp3"
+    } >"$T/zeros.mp3"
+    { head -c $half "$T/plain.mp3"; tail -c +$((half + 1001)) "$T/plain.mp3"; } >"$T/missing.mp3"
+    { head -c $half "$T/plain.mp3"; zeros $half; } >"$T/begun.mp3"
+    for name in zeros missing begun; do
+        run 6 t --spans "$T/$name.mp3"
+        has "$T/err" damaged
+        piped "$T/$name.mp3" 6 t --spans -
+    done
+}
+
+# Formats of dictation machines and the like. A DSS file of G.723.1 frames has blocks of 506 bytes of
+# them, the last of which is filled up.
+test_rare() {
+    make_with -i examples/jfk.wav -ar 8000 -c:a g723_1 -b:a 6300 "$T/rare.tco"
+    make_with -i examples/jfk.wav -c:a sbc "$T/rare.sbc"
+    {
+        printf '\002dss'; head -c 34 /dev/zero; printf 260928101500260928101510
+        head -c 614 /dev/zero; printf '\002'; head -c 347 /dev/zero
+        at=0 size=$(wc -c <"$T/rare.tco")
+        while [ $at -lt "$size" ]; do
+            printf '\000\000\026\000\000\000'
+            tail -c +$((at + 1)) "$T/rare.tco" | head -c 506
+            at=$((at + 506))
+        done
+        head -c $((at - size)) /dev/zero | tr '\000' '\377'
+    } >"$T/rare.dss"
+    for ending in tco sbc dss; do
+        run 0 t "$T/rare.$ending"
+        has "$T/out" "country"
+        empty "$T/err"
+    done
+    # What ends before its time is cut.
+    head -c 3072 "$T/rare.dss" >"$T/begun.dss"
+    head -c 512 /dev/zero | tr '\000' '\377' >>"$T/begun.dss"
+    tail -c +3585 "$T/rare.dss" >>"$T/begun.dss"
+    run 6 t "$T/begun.dss"
+}
+
 # Sound that begins 4 s after the picture, and a hole of 3 s in the time stamps.
 test_timestamps() {
     make_with -f lavfi -i color=s=64x64:r=5:d=12 -itsoffset 4 -i "$T/speech.wav" -c:v mpeg4 \
@@ -548,7 +611,7 @@ make_recordings
 [ -z "$ffmpeg" ] || make_with -i "$T/speech.wav" "$T/speech.flac"
 t_all pipes as_it_comes raw wav_sizes shrinking clips channels names end
 if [ -n "$ffmpeg" ]; then
-    t_all formats cut timestamps spliced chained film redirected end_of_spooled tracks playlists temporary_files stall
+    t_all formats cut skipped rare timestamps spliced chained film redirected end_of_spooled tracks playlists temporary_files stall
 else
     t_run no_ffmpeg
 fi
