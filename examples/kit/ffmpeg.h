@@ -31,12 +31,12 @@ typedef struct ffmpeg_input {
  * left out. ffmpeg's own filter for this starts again from 0 whenever the input's rate or channels
  * change, and believes times of a single piece that are wrong. Frames have 16 kHz. */
 typedef struct ffmpeg_clock {
-    int counted;              /* the input has no times: those reported are counted by its frames */
+    int counted;              /* the input has no times: ffmpeg counts its frames */
     int64_t heard;            /* frames that were reported */
     int64_t now;              /* where the next of them belongs */
     int64_t offset;           /* added to times that are reported */
-    int64_t doubt, doubtful;  /* how much later than expected the last piece is, and its first
-                               * frame: it waits until the next piece agrees; 0: it does not wait */
+    int64_t doubt, doubtful;  /* how much later than expected the last piece is, and its
+                               * first frame: it waits until the next piece agrees; 0: it does not */
     struct {
         int64_t at, shift;    /* before frame at, this much silence; negative: frames to leave out */
     } jumps[32];              /* of frames not taken yet, in a ring */
@@ -61,7 +61,7 @@ typedef struct ffmpeg {
     int64_t duration_ms;      /* of the input, or -1 */
     int estimated;            /* that is not from a header, but from the bit rate */
     int video;                /* the input also has video */
-    int dss, dss_ended;       /* a DSS file; and reading ended with an error, maybe before its end */
+    int dss, dss_ended;       /* a DSS file, the end of which ffmpeg may take for an error */
     int mp3, skipped_mp3;     /* an MP3 file; and all that is wrong with it is what was skipped */
     int gapless;              /* a format without time stamps, where a gap means damage */
     int stalled, status;      /* status: from waitpid() */

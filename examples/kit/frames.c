@@ -5,7 +5,7 @@
 
 #define LEAD_MOST 1500u     /* bytes; longer than a frame */
 #define PADDING_MOST 65536u /* zeros; more are what was not downloaded yet */
-#define ZEROS_MOST 8u       /* at the end of a frame; more, and zeros after it may have replaced frames */
+#define ZEROS_MOST 8u       /* at the end of a frame; after more, zeros may have replaced frames */
 
 size_t frame_length(const unsigned char b[])
 {
