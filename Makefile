@@ -184,9 +184,10 @@ OBJECTS_pack = hf json output platform
 OBJECTS_listen = listen_file listen_recorder listen_show listen_source commands ffmpeg frames input list
 OBJECTS_listen += args output platform terminal
 OBJECTS_server = server_address server_answer server_client server_event server_form server_http
-OBJECTS_server += server_jobs server_log server_models server_pool server_realtime server_reply server_request
-OBJECTS_server += server_run server_thread server_tls server_turns server_upload server_watch
-OBJECTS_server += server_wyoming args json input ffmpeg frames list output npu platform
+OBJECTS_server += server_item server_jobs server_log server_models server_pool server_realtime
+OBJECTS_server += server_reply server_request server_run server_thread server_tls server_turns
+OBJECTS_server += server_upload server_watch server_wyoming args json input ffmpeg frames list
+OBJECTS_server += output npu platform
 $(B)/%: $(B)/%.o $(B)/libwhisper_npu.a $(B)/linked_with
 	$(CC) $(CFLAGS) $(LDFLAGS) "$<" $(OBJECTS_$*:%="$(BUILD)/%.o") "$(BUILD)/libwhisper_npu.a" \
 	    $(LDLIBS) $(OWN_LIBS) -o "$@"

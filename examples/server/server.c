@@ -160,6 +160,20 @@ static int add_proxy(void *options, char *value)
     return 0;
 }
 
+static int set_commit(void *options, char *value)
+{
+    server_options *o = options;
+    wnpu_params params;
+    wnpu_error error = {0, ""};
+    wnpu_params_init(&params, sizeof params);
+    if (strcmp(value, "off") != 0 &&
+        wnpu_params_set(&params, "commit_step_ms", value, &error) != WNPU_OK) {
+        return complain(EXIT_USAGE, "--commit: %s", error.message);
+    }
+    o->http.commit_ms = params.commit_step_ms;
+    return 0;
+}
+
 static int print_version(void *options, char *value)
 {
     (void)options;
@@ -245,6 +259,10 @@ static const args_row rows[] = {
     {.name = "set", .value = "NAME=VALUE", .take = set_parameter,
      .meaning = "default of a run parameter, such as beam=5; transcribe --list-options and "
          "whisper_npu.h describe them. Can be repeated"},
+    {.name = "commit", .value = "MS", .take = set_commit,
+     .otherwise = "800 with tiny and base models, else off",
+     .meaning = "steps at which realtime connections are told final words while they are said, 200 "
+         "to 10000, or off: at the end of their phrase. Each costs an encoder run"},
     {.name = "npu", .value = "PACK", ARGS_TEXT_AT(server_options, npu),
      .meaning = "use an AMD XDNA NPU with the kernels in directory PACK, or auto"},
     {.name = "require-npu", ARGS_FLAG_AT(server_options, config.require_accel),
@@ -288,6 +306,7 @@ static int parse(server_options *o, int argc, char **argv, int *code)
     memset(o, 0, sizeof *o);
     wnpu_config_init(&o->config, sizeof o->config);
     wnpu_params_init(&o->http.params, sizeof o->http.params);
+    o->http.commit_ms = -1;
     strcpy(o->listen, "127.0.0.1:9004");
     o->drain_s = DRAIN_AS_NEEDED;
     args_init(&table, o);

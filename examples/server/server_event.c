@@ -17,6 +17,7 @@ void event_defaults(event_settings *s)
     s->padding_ms = 300;
     s->silence_ms = 500;
     s->language = EVENT_LANGUAGE_DEFAULT;
+    s->commit_ms = -1;
 }
 
 /* ---- base64 ---- */
@@ -222,6 +223,20 @@ static void read_include(json array, event_settings *s)
     }
 }
 
+/* Extensions: text while it is said. */
+static int read_live(json session, event_settings *s)
+{
+    double ms = s->commit_ms;
+    if (json_get(session, "tentative").at != NULL) {
+        s->tentative = json_type(json_get(session, "tentative")) == 't';
+    }
+    if (read_range(json_get(session, "commit_step_ms"), 0, 10000, &ms) != 0) {
+        return -1;
+    }
+    s->commit_ms = ms > 0 && ms < 200 ? 200 : (int32_t)ms;
+    return 0;
+}
+
 /* Returns NULL, or the name of what is wrong. */
 static const char *read_settings(json session, event_settings *settings)
 {
@@ -256,8 +271,8 @@ static const char *read_settings(json session, event_settings *settings)
         return "turn_detection";
     }
     read_include(json_get(session, "include"), &s);
-    if (json_get(session, "tentative").at != NULL) {
-        s.tentative = json_type(json_get(session, "tentative")) == 't';
+    if (read_live(session, &s) != 0) {
+        return "commit_step_ms";
     }
     if (prompt.at != NULL) {
         n = json_string(prompt, s.prompt, sizeof s.prompt - 1);

@@ -42,6 +42,8 @@ typedef struct event_settings {
     char prompt[EVENT_PROMPT_MOST];
     char keywords[EVENT_KEYWORDS_SIZE]; /* words that are likely to occur, one NUL behind each */
     size_t n_keywords;
+    int32_t commit_ms;        /* an extension: steps at which words are told while they are said, as
+                                 commit_step_ms; 0: none are; -1: those of the server */
 } event_settings;
 
 typedef struct event_info {

@@ -35,6 +35,7 @@ typedef struct http_options {
     int64_t stall_ms;         /* for ffmpeg without progress */
     int64_t most_ms;          /* longest recording */
     int max_beams;            /* of the sessions */
+    int32_t commit_ms;        /* for realtime connections, see event_settings; -1: by the model */
     int connections;          /* served at a time: one thread each */
     int verbose;              /* print a line for each request to standard error */
 } http_options;

@@ -51,7 +51,7 @@ static struct {
     int live_last;            /* who got the last session */
     waiter *first, **last;
     uint64_t requests[STATUSES], refusals[POOL_REFUSALS];
-    uint64_t cancelled, yields, runs;
+    uint64_t cancelled, yields, runs, drafts, drafts_used;
     histogram times, waits;   /* of requests, and for a session */
     int realtime;
     const char *model_name;
@@ -330,8 +330,9 @@ int pool_wants_back(pool_rank rank, int64_t ms)
     return wanted;
 }
 
-static void count_run(wnpu_session *session)
+pool_run pool_measure(wnpu_session *session)
 {
+    pool_run run;
     wnpu_stats s;
     wnpu_accel_stats a;
     memset(&s, 0, sizeof s);
@@ -340,18 +341,28 @@ static void count_run(wnpu_session *session)
     a.struct_size = sizeof a;
     (void)wnpu_get_stats(session, &s);
     (void)wnpu_get_accel_stats(session, &a);
+    run.audio_s = (double)s.audio_ms / 1e3;
+    run.computing_s = s.total_ms / 1e3;
+    run.macs = a.macs;
+    run.accel_macs = a.accel_macs;
+    return run;
+}
+
+void pool_count_run(const pool_run *run)
+{
     pthread_mutex_lock(&pool.lock);
     pool.runs++;
-    pool.audio_s += (double)s.audio_ms / 1e3;
-    pool.computing_s += s.total_ms / 1e3;
-    pool.macs += a.macs;
-    pool.accel_macs += a.accel_macs;
+    pool.audio_s += run->audio_s;
+    pool.computing_s += run->computing_s;
+    pool.macs += run->macs;
+    pool.accel_macs += run->accel_macs;
     pthread_mutex_unlock(&pool.lock);
 }
 
 void pool_give(watch *w, wnpu_session *session)
 {
-    count_run(session);
+    pool_run run = pool_measure(session);
+    pool_count_run(&run);
     pool_give_back(w, session);
 }
 
@@ -461,6 +472,14 @@ void pool_count_yield(void)
 {
     pthread_mutex_lock(&pool.lock);
     pool.yields++;
+    pthread_mutex_unlock(&pool.lock);
+}
+
+void pool_count_draft(int used)
+{
+    pthread_mutex_lock(&pool.lock);
+    pool.drafts += !used;
+    pool.drafts_used += used != 0;
     pthread_mutex_unlock(&pool.lock);
 }
 
@@ -607,6 +626,10 @@ size_t pool_metrics(char *to, size_t size)
                (double)pool.cancelled);
     add_number(&t, "yields_total", "counter", "Times that a run let others go first.",
                (double)pool.yields);
+    add_number(&t, "drafts_total", "counter", "Turns decoded in a pause that could end them.",
+               (double)pool.drafts);
+    add_number(&t, "drafts_used_total", "counter", "Those of them that had ended there.",
+               (double)pool.drafts_used);
     add_number(&t, "audio_seconds_total", "counter", "Audio read.", pool.audio_s);
     add_number(&t, "computing_seconds_total", "counter", "Time of runs.", pool.computing_s);
     add_number(&t, "real_time_factor", "gauge", "Computing time per time of audio.",

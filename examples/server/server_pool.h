@@ -61,6 +61,15 @@ pool_result pool_take_told(watch *w, served *m, wnpu_session **session, const po
 pool_result pool_take_again(watch *w, served *m, pool_rank rank, wnpu_session **session);
 /* The same for a run that goes on: only a client that is gone or has no time left ends the wait. */
 pool_result pool_take_back(watch *w, served *m, pool_rank rank, wnpu_session **session);
+/* What is counted of a run. */
+typedef struct pool_run {
+    double audio_s, computing_s;
+    uint64_t macs, accel_macs; /* multiply-accumulates, and those of the accelerator */
+} pool_run;
+
+/* That of a session's last run. */
+pool_run pool_measure(wnpu_session *session);
+void pool_count_run(const pool_run *run);
 /* Returns a session after it was used, and counts its last run. Erases audio and text. */
 void pool_give(watch *w, wnpu_session *session);
 /* The same for a run that goes on later or was not made. */
@@ -95,6 +104,8 @@ void pool_count_realtime(int more); /* connections: 1 or -1 */
 void pool_count_refusal(pool_refusal why);
 void pool_count_cancelled(void);
 void pool_count_yield(void);
+/* Ends of items that were decoded in a pause (used 0), and those of them that were right (1). */
+void pool_count_draft(int used);
 /* The state as members of a JSON object, and all counters in the text format of Prometheus. They
  * return the length, less than size. */
 size_t pool_health(char *text, size_t size);

@@ -11,6 +11,7 @@
 
 #include "server_answer.h"
 #include "server_event.h"
+#include "server_item.h"
 #include "server_log.h"
 #include "server_models.h"
 #include "server_pool.h"
@@ -29,10 +30,17 @@
 
 #define TICK_MS 50
 #define IDLE_TICKS 20               /* after which a run without audio gives its session back */
-#define TENTATIVE_MS 1000
-/* An item that goes on is decoded when it has so much more audio. */
+/* An item that goes on is decoded when it has so much more audio; the others: where its text is told
+ * while it is said, with and without a session. */
 #define AHEAD_MS 5000
-#define TENTATIVE_AHEAD_MS 200
+#define HELD_MS 40
+#define LIVE_MS 300
+/* A client that is so far ahead of its sound, which is judged after a moment, does not speak now:
+ * its items are decoded as files. */
+#define LEAD_MS 2000
+#define MOMENT_MS 250
+#define COMMIT_MS 800
+#define COMMIT_LAYERS 6              /* of the encoders of tiny and base */
 #define WAITING_MOST ((size_t)16 << 20) /* bytes of audio of a connection that are not decoded */
 #define CLOSE_MS 5000                /* for a client to answer the server's closing frame */
 #define RECEIVE_BYTES 262144         /* of the socket: what waits is not taken for a long event */
@@ -49,28 +57,9 @@ typedef enum close_code {
 } close_code;
 
 static atomic_uint connections; /* so far; ids of items are unique */
-static atomic_uint events_sent; /* to all connections; their ids are unique */
 static atomic_int active;  /* connections that were not told yet that they end */
 static atomic_int present; /* and those whose client has not hung up yet */
 static atomic_int hurry; /* see realtime_hurry() */
-
-/* A piece of the conversation, and its run. */
-typedef struct item {
-    struct item *next;
-    event_settings settings;
-    char id[32], previous[32];
-    /* Under the lock of the connection, as long as the item goes on. */
-    buffer audio;             /* what the run has not taken yet */
-    int64_t end;              /* with turns: frame behind the audio that it has had */
-    int ended;                /* all audio is there */
-    int forgotten;            /* the client has cleared it */
-    /* Of the thread that decodes. */
-    int begun;                /* there is a run, in the session or the snapshot */
-    char *snapshot;           /* or NULL */
-    size_t snapshot_size;
-    size_t segments;          /* that were sent */
-    int64_t queued_ms, computed_ms; /* so far */
-} item;
 
 typedef struct realtime {
     struct mg_connection *conn;
@@ -90,7 +79,10 @@ typedef struct realtime {
     item *first, **last;      /* that are not decoded yet */
     size_t waiting;           /* bytes of their audio */
     unsigned number, items;   /* the connection's number, its items so far */
+    unsigned pauses;          /* of its items so far */
     char previous[32];        /* the item before */
+    double lead_ms;           /* audio that the client sent faster than it can be said */
+    int64_t lead_at;          /* at this time, by platform_now_ms() */
     int64_t latest_ms;        /* when the client has sent something, by platform_now_ms() */
     int pings;                /* that were sent since then */
     int closing, ending;      /* ending: no more audio is taken */
@@ -107,18 +99,10 @@ typedef struct realtime {
     int beta;                 /* the client asks for the beta version of the protocol */
     int reply;                /* code that answers the client's closing frame; 0: it sent none */
     /* Of the thread that decodes. */
-    wnpu_session *session;    /* or NULL */
-    buffer text;              /* its events */
+    item_decoder decoder;
 } realtime;
 
 /* ---- events to the client ---- */
-
-static void begin(buffer *b, const char *type)
-{
-    buffer_clear(b);
-    buffer_print(b, "{\"type\": \"%s\", \"event_id\": \"event_%u\"", type,
-                 atomic_fetch_add(&events_sent, 1) + 1);
-}
 
 static void end(buffer *b, struct mg_connection *conn)
 {
@@ -131,7 +115,7 @@ static void end(buffer *b, struct mg_connection *conn)
 static void send_cleared(realtime *r)
 {
     buffer b = {NULL, 0, 0, 0};
-    begin(&b, "input_audio_buffer.cleared");
+    item_begin_event(&b, "input_audio_buffer.cleared");
     end(&b, r->conn);
     buffer_free(&b);
 }
@@ -147,7 +131,7 @@ static void send_error(struct mg_connection *conn, const char *code, const char 
 {
     buffer b = {NULL, 0, 0, 0};
     int invalid = strcmp(code, INVALID_EVENT) == 0 || strcmp(code, COMMIT_EMPTY) == 0;
-    begin(&b, "error");
+    item_begin_event(&b, "error");
     buffer_print(&b, ", \"error\": {\"type\": \"%s\", \"code\": \"%s\", "
                  "\"param\": null, \"message\": ",
                  invalid ? "invalid_request_error" : "server_error", code);
@@ -171,14 +155,9 @@ static void send_close(struct mg_connection *conn, int code)
     (void)mg_websocket_write(conn, MG_WEBSOCKET_OPCODE_CONNECTION_CLOSE, bytes, sizeof bytes);
 }
 
-static served *model_of(const event_settings *s)
-{
-    return models_find(s->model[0] != '\0' ? s->model : NULL);
-}
-
 static void add_transcription(buffer *b, const event_settings *s)
 {
-    const char *at = s->keywords, *name = model_of(s)->name;
+    const char *at = s->keywords, *name = item_model(s)->name;
     size_t i;
     buffer_text(b, "{\"model\": ");
     buffer_string(b, name, strlen(name));
@@ -227,7 +206,7 @@ static void send_settings(realtime *r, const char *verb, const event_settings *s
     buffer b = {NULL, 0, 0, 0};
     char type[64];
     (void)snprintf(type, sizeof type, "%ssession.%s", beta ? "transcription_" : "", verb);
-    begin(&b, type);
+    item_begin_event(&b, type);
     buffer_print(&b, ", \"session\": {\"id\": \"sess_%06u\", "
                  "\"object\": \"realtime.transcription_session\", ", r->number);
     if (beta) {
@@ -252,7 +231,7 @@ static void send_settings(realtime *r, const char *verb, const event_settings *s
 static void send_speech(realtime *r, const char *id, const char *type, const char *member,
                         int64_t frame)
 {
-    begin(&r->out, type);
+    item_begin_event(&r->out, type);
     buffer_print(&r->out, ", \"item_id\": \"%s\", \"%s\": %lld", id, member,
                  (long long)(r->begin_ms + (double)turns_ms(&r->turns, frame) + 0.5));
     end(&r->out, r->conn);
@@ -266,7 +245,7 @@ static void add_previous(buffer *b, const item *it)
 
 static void send_item(realtime *r, const item *it, const char *type)
 {
-    begin(&r->out, type);
+    item_begin_event(&r->out, type);
     add_previous(&r->out, it);
     buffer_print(&r->out, ", \"item\": {\"id\": \"%s\", \"object\": \"realtime.item\", "
                  "\"type\": \"message\", \"status\": \"completed\", \"role\": \"user\", "
@@ -278,7 +257,7 @@ static void send_item(realtime *r, const item *it, const char *type)
  * that is new: "created" is that of the protocol's beta version. */
 static void send_committed(realtime *r, const item *it)
 {
-    begin(&r->out, "input_audio_buffer.committed");
+    item_begin_event(&r->out, "input_audio_buffer.committed");
     buffer_print(&r->out, ", \"item_id\": \"%s\"", it->id);
     add_previous(&r->out, it);
     end(&r->out, r->conn);
@@ -287,224 +266,16 @@ static void send_committed(realtime *r, const item *it)
     send_item(r, it, "conversation.item.done");
 }
 
-#define TRANSCRIPTION "conversation.item.input_audio_transcription."
-
-/* The tokens of segments from the first on. */
-static void add_logprobs(realtime *r, const item *it, size_t first, size_t end)
+/* Sends an event about the text of an item. */
+static void send_text(void *user, const buffer *event)
 {
-    wnpu_segment s;
-    size_t i, n = 0;
-    if (it->settings.logprobs) {
-        buffer_text(&r->text, ", \"logprobs\": [");
-        for (i = first; i < end && wnpu_get_segment(r->session, i, &s) == WNPU_OK; i++) {
-            reply_logprobs(&r->text, model_of(&it->settings)->model, &s, &n);
-        }
-        buffer_text(&r->text, "]");
+    realtime *r = user;
+    if (!event->failed) {
+        (void)mg_websocket_write(r->conn, MG_WEBSOCKET_OPCODE_TEXT, event->bytes, event->n);
     }
 }
 
-static void send_segments(realtime *r, item *it)
-{
-    wnpu_segment s;
-    while (wnpu_get_segment(r->session, it->segments, &s) == WNPU_OK) {
-        size_t skip = it->segments++ == 0 && s.text[0] == ' ';
-        begin(&r->text, TRANSCRIPTION "delta");
-        buffer_print(&r->text, ", \"item_id\": \"%s\", \"content_index\": 0, \"delta\": ",
-                     it->id);
-        buffer_string(&r->text, s.text + skip, s.text_length - skip);
-        add_logprobs(r, it, it->segments - 1, it->segments);
-        end(&r->text, r->conn);
-    }
-}
-
-/* An extension: text that may still change. It replaces what was sent before. */
-static void send_tentative(realtime *r, const item *it, const wnpu_live *live)
-{
-    begin(&r->text, TRANSCRIPTION "tentative");
-    buffer_print(&r->text, ", \"item_id\": \"%s\", \"text\": ", it->id);
-    buffer_string(&r->text, live->text, live->text_length);
-    end(&r->text, r->conn);
-}
-
-/* Makes the event with the whole text of an item. An extension: what is missing in it is told as
- * X-Warning tells it. */
-static void make_completed(realtime *r, const item *it, int status)
-{
-    wnpu_segment s;
-    size_t i;
-    buffer text = {NULL, 0, 0, 0};
-    for (i = 0; wnpu_get_segment(r->session, i, &s) == WNPU_OK; i++) {
-        size_t skip = i == 0 && s.text[0] == ' ';
-        (void)buffer_write(&text, s.text + skip, s.text_length - skip);
-    }
-    begin(&r->text, TRANSCRIPTION "completed");
-    buffer_print(&r->text, ", \"item_id\": \"%s\", \"content_index\": 0, \"transcript\": ",
-                 it->id);
-    buffer_string(&r->text, text.n > 0 ? text.bytes : "", text.n);
-    buffer_print(&r->text, ", \"usage\": {\"type\": \"duration\", \"seconds\": %.3f}",
-                 (double)reply_stats(r->session).audio_ms / 1e3);
-    reply_languages(&r->text, r->session);
-    add_logprobs(r, it, 0, SIZE_MAX);
-    if (status != WNPU_OK) {
-        const char *why = wnpu_session_error(r->session);
-        why = why[0] != '\0' ? why : wnpu_strerror(status);
-        buffer_text(&r->text, ", \"warning\": ");
-        buffer_string(&r->text, why, strlen(why));
-    }
-    buffer_free(&text);
-}
-
-/* ---- runs ---- */
-
-/* The parameters of an item's run, whose final text is decoded as that of a file; keywords receives
- * what its hotwords point to. */
-static wnpu_params params_of(const http_options *o, const event_settings *s,
-                             const char *keywords[EVENT_KEYWORDS_MOST])
-{
-    wnpu_params params = o->params;
-    const char *at = s->keywords;
-    size_t i;
-    params.language_windows = 1; /* more needs audio that has not been said yet */
-    params.language = s->language != EVENT_LANGUAGE_DEFAULT ? s->language : params.language;
-    params.script = s->script != WNPU_SCRIPT_ANY ? s->script : params.script;
-    if (s->n_languages > 0) {
-        params.languages = s->languages;
-        params.n_languages = s->n_languages;
-    }
-    params.initial_prompt = s->prompt[0] != '\0' ? s->prompt : params.initial_prompt;
-    params.initial_prompt = request_prompt_end(model_of(s)->model, params.initial_prompt);
-    for (i = 0; i < s->n_keywords; i++) {
-        keywords[i] = at;
-        at += strlen(at) + 1;
-    }
-    if (s->n_keywords > 0) {
-        params.hotwords = keywords;
-        params.n_hotwords = s->n_keywords;
-    }
-    params.beam = request_beam(&params, o->max_beams);
-    params.vad_threshold = s->detects ? s->threshold : params.vad_threshold;
-    return params;
-}
-
-static int begin_run(wnpu_session *session, const http_options *o, const event_settings *s)
-{
-    const char *keywords[EVENT_KEYWORDS_MOST];
-    wnpu_params params = params_of(o, s, keywords);
-    wnpu_stream_options stream;
-    wnpu_stream_options_init(&stream, sizeof stream);
-    stream.format = s->format;
-    stream.rate = s->rate;
-    stream.step_ms = s->tentative ? TENTATIVE_MS : 0;
-    return wnpu_stream_begin(session, &params, &stream);
-}
-
-static int resume_run(wnpu_session *session, const http_options *o, const item *it)
-{
-    const char *keywords[EVENT_KEYWORDS_MOST];
-    wnpu_params params = params_of(o, &it->settings, keywords);
-    int status = wnpu_restore(session, it->snapshot, it->snapshot_size);
-    return status == WNPU_OK ? wnpu_stream_resume(session, &params) : status;
-}
-
-/* Whether sessions have room for the keywords. */
-static int are_keywords_accepted(const http_options *o, const event_settings *s)
-{
-    wnpu_session *session;
-    wnpu_config config = model_of(s)->config;
-    wnpu_error error = {0, ""};
-    int accepted;
-    config.threads = 1;
-    if (wnpu_session_open(&session, model_of(s)->model, &config, NULL, 0, &error) != WNPU_OK) {
-        return 0;
-    }
-    accepted = begin_run(session, o, s) != WNPU_E_ARGUMENT;
-    wnpu_session_close(session);
-    return accepted;
-}
-
-static void drop_snapshot(item *it)
-{
-    free(it->snapshot);
-    it->snapshot = NULL;
-}
-
-/* Gets a session for the run of an item, unless it has one. */
-static int take_session(realtime *r, item *it)
-{
-    const http_options *o = http_options_of(r->conn);
-    int64_t begin = platform_now_ms();
-    pool_result result;
-    int status;
-    if (r->session != NULL) {
-        return WNPU_OK;
-    }
-    result = pool_take_again(&r->watch, model_of(&it->settings), POOL_LIVE, &r->session);
-    if (result != POOL_TAKEN) {
-        return result == POOL_FAILED ? WNPU_E_MEMORY : WNPU_E_CANCELLED;
-    }
-    it->queued_ms += platform_now_ms() - begin;
-    status = it->snapshot != NULL ? resume_run(r->session, o, it)
-                                  : begin_run(r->session, o, &it->settings);
-    drop_snapshot(it);
-    return status;
-}
-
-/* Gives the session of an item back; its run goes on later. Without memory for a snapshot it stays
- * as it is. */
-static void suspend(realtime *r, item *it)
-{
-    size_t size = wnpu_snapshot_size(r->session);
-    it->snapshot = size > 0 ? malloc(size) : NULL;
-    it->snapshot_size = size;
-    if (it->snapshot == NULL || wnpu_snapshot(r->session, it->snapshot, size) != WNPU_OK) {
-        drop_snapshot(it);
-        return;
-    }
-    pool_give_back(&r->watch, r->session);
-    r->session = NULL;
-}
-
-/* Moves audio of an item to its run. Returns 1 if that was the last. */
-static int feed(realtime *r, item *it)
-{
-    size_t width = it->settings.format == WNPU_SAMPLE_S16LE ? 2 : 1, n, room;
-    int last;
-    pthread_mutex_lock(&r->lock);
-    n = it->audio.n / width;
-    room = wnpu_stream_room(r->session);
-    n = wnpu_stream_push(r->session, it->audio.bytes, n < room ? n : room) * width;
-    it->audio.n -= n;
-    if (it->audio.n > 0) {
-        memmove(it->audio.bytes, it->audio.bytes + n, it->audio.n);
-    }
-    r->waiting -= n;
-    last = it->ended && it->audio.n < width;
-    pthread_cond_broadcast(&r->changed);
-    pthread_mutex_unlock(&r->lock);
-    return last;
-}
-
-/* Steps the run as far as it goes. Returns a status of the library, and in *live its state. */
-static int step(realtime *r, item *it, wnpu_live *live)
-{
-    uint32_t events = WNPU_EVENT_MORE;
-    int64_t begin = platform_now_ms();
-    int status = WNPU_OK;
-    memset(live, 0, sizeof *live);
-    live->struct_size = sizeof *live;
-    while (status == WNPU_OK && (events & WNPU_EVENT_MORE) != 0 && !r->watch.stop) {
-        status = wnpu_stream_step(r->session, &events);
-        if (status == WNPU_OK) {
-            send_segments(r, it);
-            status = wnpu_get_live(r->session, live);
-        }
-        if (status == WNPU_OK && (events & WNPU_EVENT_TENTATIVE) != 0) {
-            send_tentative(r, it, live);
-        }
-    }
-    it->computed_ms += platform_now_ms() - begin;
-    return status;
-}
+/* ---- decoding ---- */
 
 /* Frees the first item. */
 static void remove_item(realtime *r)
@@ -517,67 +288,90 @@ static void remove_item(realtime *r)
     r->waiting -= it->audio.n;
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
-    drop_snapshot(it);
-    buffer_free(&it->audio);
-    free(it);
+    item_free(it);
 }
 
-static void log_item(const realtime *r, const item *it, int64_t audio_ms, const char *warning)
+/* Whether the end of an item is to be decoded before it is certain. Call with the lock. */
+static int wants_draft(const item *it)
 {
-    log_entry e = {r->client.address, r->client.id, "realtime", it->id, 0, audio_ms,
-                   it->queued_ms, it->computed_ms, warning};
-    log_request(&e);
-}
-
-static int complete_item(realtime *r, item *it)
-{
-    int64_t audio_ms, begin = platform_now_ms();
-    int status = wnpu_stream_finish(r->session);
-    if (status < 0 && status != WNPU_E_FULL) {
-        return status;
-    }
-    send_segments(r, it);
-    make_completed(r, it, status);
-    audio_ms = reply_stats(r->session).audio_ms;
-    it->computed_ms += platform_now_ms() - begin;
-    log_item(r, it, audio_ms, status != WNPU_OK ? wnpu_strerror(status) : NULL);
-    pool_give(&r->watch, r->session); /* a client may want it for something else now */
-    r->session = NULL;
-    end(&r->text, r->conn);
-    remove_item(r);
-    return WNPU_OK;
+    return it->pause != 0 && it->pause != it->drafted && !it->settings.logprobs;
 }
 
 /* Whether the first item has something to be done. held: it has a session. Call with the lock. */
 static int is_due(const realtime *r, int held)
 {
     const item *it = r->first;
-    uint32_t ms, width;
-    if (it == NULL || it->ended || it->forgotten) {
+    uint32_t ms;
+    if (it == NULL || it->ended || it->forgotten || wants_draft(it)) {
         return it != NULL;
     }
-    ms = !it->settings.tentative ? AHEAD_MS : held ? TENTATIVE_AHEAD_MS : TENTATIVE_MS;
-    width = it->settings.format == WNPU_SAMPLE_S16LE ? 2 : 1;
-    return it->audio.n >= (size_t)(it->settings.rate / 1000 * ms * width);
+    ms = !item_is_live(&it->settings) ? AHEAD_MS : held ? HELD_MS : LIVE_MS;
+    return platform_now_ms() >= it->opened_ms + MOMENT_MS &&
+           it->audio.n >= (size_t)it->settings.rate / 1000 * ms * item_width(&it->settings);
+}
+
+/* What the thread that decodes does with an item. */
+typedef enum work { WORK_TAKE, WORK_STEP, WORK_DRAFT, WORK_COMPLETE } work;
+
+/* Finds out what is to be done, and moves audio to the run if it has a session. */
+static work next_work(realtime *r, item *it, unsigned *pause)
+{
+    const size_t width = item_width(&it->settings);
+    work next = WORK_TAKE;
+    pthread_mutex_lock(&r->lock);
+    if (it->ended || r->lead_ms > LEAD_MS) {
+        it->settings.commit_ms = 0; /* if there is no run yet */
+    }
+    if (r->decoder.session != NULL) {
+        r->waiting -= item_feed(&r->decoder, it);
+        next = WORK_STEP;
+    }
+    *pause = it->pause;
+    if (it->ended && it->audio.n < width) {
+        next = WORK_COMPLETE;
+    } else if (next == WORK_STEP && it->audio.n < width && wants_draft(it)) {
+        it->drafted = it->pause;
+        next = pool_is_awaited() ? WORK_STEP : WORK_DRAFT;
+    }
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    return next;
+}
+
+static int complete_item(realtime *r, item *it, unsigned pause)
+{
+    log_entry e = {r->client.address, r->client.id, "realtime", it->id, 0, 0, 0, 0, NULL};
+    int status = item_complete(&r->decoder, it, pause, &e);
+    if (status == WNPU_OK) {
+        log_request(&e);
+        remove_item(r);
+    }
+    return status;
 }
 
 /* Decodes what there is of the first item. Returns a status of the library. */
 static int decode_item(realtime *r, item *it)
 {
-    wnpu_live live;
-    int last = 0, more = 1, status = take_session(r, it);
-    memset(&live, 0, sizeof live);
+    item_decoder *d = &r->decoder;
+    unsigned pause;
+    int status = WNPU_OK, more = 1, speaking = 0;
     while (status == WNPU_OK && more) {
-        last = feed(r, it);
-        status = last ? complete_item(r, it) : step(r, it, &live);
+        work next = next_work(r, it, &pause);
+        if (next == WORK_COMPLETE) {
+            return complete_item(r, it, pause);
+        }
+        status = next == WORK_TAKE    ? item_take_session(d, it)
+                 : next == WORK_DRAFT ? item_make_draft(d, it, pause)
+                                      : item_step(d, it, &speaking);
         pthread_mutex_lock(&r->lock);
-        more = !last && !it->forgotten && !r->watch.stop && is_due(r, r->session != NULL);
+        more = !it->forgotten && !r->watch.stop &&
+               (next == WORK_TAKE || is_due(r, d->session != NULL));
         pthread_mutex_unlock(&r->lock);
     }
-    /* Tentative text needs what the snapshot lacks: the decodings before. */
-    if (status == WNPU_OK && r->session != NULL &&
-        !(it->settings.tentative && live.speaking && !pool_is_awaited())) {
-        suspend(r, it);
+    /* Whoever speaks will be heard again soon. */
+    if (status == WNPU_OK && d->session != NULL &&
+        !(item_is_live(&it->settings) && speaking && !pool_is_awaited())) {
+        item_suspend(d, it);
     }
     return status;
 }
@@ -585,9 +379,9 @@ static int decode_item(realtime *r, item *it)
 /* Removes an item that the client has cleared. */
 static void forget_item(realtime *r)
 {
-    if (r->session != NULL) {
-        pool_give_back(&r->watch, r->session);
-        r->session = NULL;
+    if (r->decoder.session != NULL) {
+        pool_give_back(&r->watch, r->decoder.session);
+        r->decoder.session = NULL;
     }
     remove_item(r);
 }
@@ -604,6 +398,15 @@ static void fail(realtime *r, const char *why)
     }
 }
 
+/* Steps at which words are told while they are said: an encoder run each, which small models take
+ * on any computer. */
+static int32_t default_commit(const http_options *o, const served *m)
+{
+    return o->commit_ms >= 0                     ? o->commit_ms
+           : m->info.n_audio_layer <= COMMIT_LAYERS ? COMMIT_MS
+                                                    : 0;
+}
+
 /* Begins the next item. Returns NULL if there is no memory. Call this and what follows with the
  * lock. */
 static item *open_item(realtime *r)
@@ -613,7 +416,11 @@ static item *open_item(realtime *r)
         fail(r, "no memory for another item");
         return NULL;
     }
+    it->opened_ms = platform_now_ms();
     it->settings = r->now;
+    if (it->settings.commit_ms < 0) {
+        it->settings.commit_ms = default_commit(http_options_of(r->conn), item_model(&r->now));
+    }
     (void)snprintf(it->id, sizeof it->id, "item_%06u_%04u", r->number, ++r->items);
     *r->last = it;
     r->last = &it->next;
@@ -663,9 +470,17 @@ static void on_turn(void *user, turn_change change, int64_t frame)
     if (change == TURN_BEGINS && open_item(r) != NULL) {
         r->item->end = frame;
         send_speech(r, r->item->id, "input_audio_buffer.speech_started", "audio_start_ms", frame);
+    } else if (change == TURN_PAUSES && r->item != NULL) {
+        fill_item(r, frame);
+        r->item->pause = ++r->pauses;
+        pthread_cond_broadcast(&r->changed);
+    } else if (change == TURN_GOES_ON && r->item != NULL) {
+        r->item->pause = 0;
     } else if (change == TURN_ENDS && r->item != NULL) {
         r->committed = turns_cut(&r->turns, frame);
-        fill_item(r, r->committed);
+        if (r->item->pause == 0) {
+            fill_item(r, r->committed);
+        }
         send_speech(r, r->item->id, "input_audio_buffer.speech_stopped", "audio_end_ms", frame);
         end_item(r);
     }
@@ -695,6 +510,7 @@ static void commit(realtime *r)
     }
     if (r->item != NULL) {
         if (r->now.detects) {
+            r->item->pause = 0;
             fill_item(r, r->turns.heard);
         }
         end_item(r);
@@ -801,7 +617,8 @@ static close_code explain(realtime *r, int status)
     }
     if (status < 0 && !r->watch.stop) {
         send_error(r->conn, "internal_error",
-                   r->session != NULL ? wnpu_session_error(r->session) : wnpu_strerror(status), "");
+                   r->decoder.session != NULL ? wnpu_session_error(r->decoder.session)
+                                              : wnpu_strerror(status), "");
         return CLOSE_FAILED;
     }
     return pool_is_closing() ? CLOSE_RESTART : CLOSE_NORMAL; /* clients then connect again */
@@ -829,11 +646,11 @@ static int wait_for_item(realtime *r, item **it, int *forgotten)
         }
         r->ending = 1;
     }
-    if (!r->closing && r->code == 0 && !r->ending && !is_due(r, r->session != NULL)) {
+    if (!r->closing && r->code == 0 && !r->ending && !is_due(r, r->decoder.session != NULL)) {
         wait_tick(r);
     }
     on = !r->closing && r->code == 0 && !r->watch.stop && !(r->ending && r->first == NULL);
-    *it = on && is_due(r, r->session != NULL) ? r->first : NULL;
+    *it = on && is_due(r, r->decoder.session != NULL) ? r->first : NULL;
     *forgotten = *it != NULL && (*it)->forgotten;
     pthread_mutex_unlock(&r->lock);
     return on;
@@ -867,13 +684,13 @@ static void *run(void *user)
             forget_item(r);
         } else if (it != NULL) {
             status = decode_item(r, it);
-        } else if (r->session != NULL && (idle > IDLE_TICKS || pool_is_awaited())) {
-            suspend(r, r->first);
+        } else if (r->decoder.session != NULL && (idle > IDLE_TICKS || pool_is_awaited())) {
+            item_suspend(&r->decoder, r->first);
         }
     }
     code = explain(r, status);
-    if (r->session != NULL) {
-        pool_give_back(&r->watch, r->session);
+    if (r->decoder.session != NULL) {
+        pool_give_back(&r->watch, r->decoder.session);
     }
     pthread_mutex_lock(&r->lock);
     if (!r->closing) {
@@ -899,6 +716,15 @@ void realtime_hurry(void)
 
 /* ---- messages ---- */
 
+/* Notes how much audio has come. */
+static void note_lead(realtime *r, double ms)
+{
+    int64_t now = platform_now_ms();
+    r->lead_ms -= (double)(now - r->lead_at);
+    r->lead_ms = ms + (r->lead_ms > 0 ? r->lead_ms : 0);
+    r->lead_at = now;
+}
+
 /* Takes the samples at r->audio, and waits while there is too much that was not decoded: the
  * client's data then waits in the socket. */
 static void append(realtime *r, size_t bytes)
@@ -910,6 +736,7 @@ static void append(realtime *r, size_t bytes)
     }
     n = bytes / r->turns.width * r->turns.width; /* a sample may be divided between two events */
     if (n > 0 && !r->closing && !r->ending) {
+        note_lead(r, (double)n * 1e3 / (double)r->turns.width / r->now.rate);
         take_audio(r, r->audio, n / r->turns.width);
     }
     r->left = bytes - n;
@@ -968,7 +795,7 @@ static int hold_model(realtime *r, served *m, char why[512])
  * left. */
 static int choose_languages(event_settings *s, char lacking[REQUEST_LACKING_MOST])
 {
-    const wnpu_model *model = model_of(s)->model;
+    const wnpu_model *model = item_model(s)->model;
     size_t n = s->n_languages, kept;
     lacking[0] = '\0';
     if (n == 0) {
@@ -981,12 +808,18 @@ static int choose_languages(event_settings *s, char lacking[REQUEST_LACKING_MOST
     return kept > 0 ? 0 : -1;
 }
 
+static int accepts_keywords(const realtime *r)
+{
+    const http_options *o = http_options_of(r->conn);
+    return item_accepts_keywords(&o->params, o->max_beams, &r->draft);
+}
+
 /* Changes the settings to the draft, and tells them in the form of the protocol that was used. */
 static void take_update(realtime *r, int beta, const char *event_id)
 {
     char lacking[REQUEST_LACKING_MOST], why[512];
     int refused;
-    if (hold_model(r, model_of(&r->draft), why) != 0) {
+    if (hold_model(r, item_model(&r->draft), why) != 0) {
         send_error(r->conn, MODEL_UNAVAILABLE, why, event_id);
         return;
     }
@@ -998,7 +831,7 @@ static void take_update(realtime *r, int beta, const char *event_id)
     if (refused) {
         return;
     }
-    if (r->draft.n_keywords > 0 && !are_keywords_accepted(http_options_of(r->conn), &r->draft)) {
+    if (r->draft.n_keywords > 0 && !accepts_keywords(r)) {
         r->draft.n_keywords = 0;
         send_error(r->conn, INVALID_EVENT, "the keywords have too many tokens and are ignored",
                    "");
@@ -1146,7 +979,7 @@ static void free_realtime(realtime *r)
     while (r->n_held > 0) {
         models_release(r->held[--r->n_held]);
     }
-    buffer_free(&r->text);
+    buffer_free(&r->decoder.event);
     buffer_free(&r->message);
     buffer_free(&r->out);
     free(r->audio);
@@ -1288,6 +1121,16 @@ static void read_query(const struct mg_connection *conn, event_settings *s)
     }
 }
 
+static void open_decoder(realtime *r)
+{
+    const http_options *o = http_options_of(r->conn);
+    r->decoder.params = &o->params;
+    r->decoder.max_beams = o->max_beams;
+    r->decoder.watch = &r->watch;
+    r->decoder.send = send_text;
+    r->decoder.user = r;
+}
+
 static void on_ready(struct mg_connection *conn, void *unused)
 {
     realtime *r = calloc(1, sizeof *r);
@@ -1298,6 +1141,7 @@ static void on_ready(struct mg_connection *conn, void *unused)
         r->conn = conn;
         (void)client_identify(conn, &r->client);
         r->last = &r->first;
+        open_decoder(r);
         r->latest_ms = platform_now_ms();
         r->beta = wants_beta(conn);
         r->number = atomic_fetch_add(&connections, 1) % 1000000 + 1;
@@ -1307,7 +1151,7 @@ static void on_ready(struct mg_connection *conn, void *unused)
         (void)pthread_mutex_init(&r->lock, NULL);
         (void)pthread_cond_init(&r->changed, NULL);
     }
-    held = r != NULL && hold_model(r, model_of(&r->settings), why) == 0;
+    held = r != NULL && hold_model(r, item_model(&r->settings), why) == 0;
     if (!held || open_realtime(r) != 0) {
         send_error(conn, r != NULL && !held ? MODEL_UNAVAILABLE : "server_busy", why, "");
         send_close(conn, CLOSE_TRY_LATER);

@@ -2,7 +2,8 @@
  *
  * The detector decides with a delay, because its network looks ahead. So that the end of a turn is
  * not told later for that, a shorter silence is awaited, and what the detector has not decided yet
- * must be as quiet as that silence. If it is not, its decision is awaited.
+ * must be as quiet as that silence. If it is not, its decision is awaited. Levels also tell, before
+ * the detector can, that a turn pauses, so that its text can be decoded while the silence lasts.
  */
 #include "server_turns.h"
 
@@ -17,6 +18,13 @@
 #define FADE_MS 60           /* behind speech that do not count as the silence's level */
 #define LOUDER 4.0           /* in power: no silence any more */
 #define FLOOR 100.0          /* power of silence at least; full scale is 2^30 */
+#define BLOCK_MS 20          /* whose power turns_level has */
+#define BLOCKS_LEAST 12      /* of one value of turns_level.least */
+#define PAUSE_MS 240         /* of silence in which a turn pauses: more than within a word, and */
+#define PAUSE_SHARE 2        /* no more than this part of the silence that ends it */
+#define GOES_ON 2            /* loud blocks after which a turn that paused goes on */
+#define SILENT 3e-4          /* power beside the loudest speech: silence, whatever the noise */
+#define FADES 0.998          /* of turns_level.most for each block: to half in 7 s */
 
 int turns_open(turns *t, const wnpu_model *model, wnpu_error *error)
 {
@@ -59,7 +67,8 @@ int turns_begin(turns *t, const event_settings *s)
     t->width = s->format == WNPU_SAMPLE_S16LE ? 2 : 1;
     t->heard = t->kept_from = t->least = 0;
     t->speaking = 0;
-    t->end = -1;
+    t->end = t->pause = -1;
+    memset(&t->level, 0, sizeof t->level);
     buffer_clear(&t->kept);
     wnpu_params_init(&params, sizeof params);
     params.vad_threshold = s->threshold;
@@ -121,6 +130,47 @@ static int is_quiet(const turns *t)
     return power_of(t, decided, t->heard) <= LOUDER * pause;
 }
 
+/* Takes the power of the block that is complete. */
+static void take_block(turns_level *v, double power, int64_t length)
+{
+    double noise = v->now;
+    size_t i;
+    v->end += length;
+    v->now = v->n_now == 0 || power < v->now ? power : v->now;
+    noise = v->now;
+    for (i = 0; i < sizeof v->least / sizeof v->least[0]; i++) {
+        noise = v->least[i] > 0 && v->least[i] < noise ? v->least[i] : noise;
+    }
+    if (++v->n_now == BLOCKS_LEAST) {
+        v->least[v->at] = v->now + 1; /* 0 is for none */
+        v->at = (v->at + 1) % (sizeof v->least / sizeof v->least[0]);
+        v->n_now = 0;
+    }
+    v->most = power > v->most * FADES ? power : v->most * FADES;
+    if (power > FLOOR && power > LOUDER * noise && power > SILENT * v->most) {
+        v->loud_end = v->end;
+        v->loud++;
+    } else {
+        v->loud = 0;
+    }
+}
+
+/* Measures samples. */
+static void measure(turns *t, const unsigned char *samples, size_t frames)
+{
+    turns_level *v = &t->level;
+    int64_t length = frames_of(t, BLOCK_MS), at = t->heard;
+    size_t i;
+    for (i = 0; i < frames; i++) {
+        double x = sample_of(t, samples + i * t->width);
+        v->sum += x * x;
+        if (++at == v->end + length) {
+            take_block(v, v->sum / (double)length, length);
+            v->sum = 0;
+        }
+    }
+}
+
 /* ---- audio ---- */
 
 size_t turns_audio(const turns *t, int64_t *from, const unsigned char **samples)
@@ -141,25 +191,39 @@ static void keep(turns *t, const unsigned char *samples, size_t frames)
         t->kept_from += (int64_t)(drop / t->width);
     }
     (void)buffer_write(&t->kept, samples, frames * t->width);
+    measure(t, samples, frames);
     t->heard += (int64_t)frames;
 }
 
 int64_t turns_certain(const turns *t)
 {
-    int64_t known = t->heard - frames_of(t, DELAY_MS + ONSET_MS);
-    int64_t cut = t->end >= 0 ? turns_cut(t, t->end) : t->heard;
-    return t->end >= 0 && cut < known ? cut : known;
+    /* If speech has ended, it was not before the detector's decisions. */
+    int64_t end = t->end >= 0 ? t->end : t->heard - frames_of(t, DELAY_MS + ONSET_MS);
+    int64_t known = turns_cut(t, end);
+    known = known < t->level.end ? known : t->level.end;
+    return t->pause >= 0 && t->pause < known ? t->pause : known;
 }
 
 /* ---- turns ---- */
 
+/* Tells that the turn pauses at a frame, or goes on behind it. */
+static void set_pause(turns *t, turn_change change, int64_t frame)
+{
+    t->pause = change == TURN_PAUSES ? frame : -1;
+    t->on_change(t->user, change, frame);
+}
+
 static void end_turn(turns *t)
 {
     int64_t end = t->end;
+    if (t->pause >= 0 && (t->pause < end || t->pause > turns_cut(t, end))) {
+        set_pause(t, TURN_GOES_ON, t->pause); /* something in it was not as loud as most */
+    }
     t->speaking = 0;
     t->end = -1;
-    t->least = end + frames_of(t, t->settings.silence_ms) / 2;
     t->on_change(t->user, TURN_ENDS, end);
+    t->pause = -1;
+    t->least = end + frames_of(t, t->settings.silence_ms) / 2;
 }
 
 /* Speech begins, or goes on after a pause that is too short to end the turn. */
@@ -173,7 +237,8 @@ static void begin_speech(turns *t, int64_t frame)
     if (!t->speaking) {
         first = first > t->least ? first : t->least;
         t->speaking = 1;
-        t->on_change(t->user, TURN_BEGINS, first > t->kept_from ? first : t->kept_from);
+        t->begin = first > t->kept_from ? first : t->kept_from;
+        t->on_change(t->user, TURN_BEGINS, t->begin);
     }
 }
 
@@ -183,6 +248,20 @@ static int has_ended(const turns *t)
     int64_t since = t->end >= 0 ? t->heard - turns_cut(t, t->end) : -1;
     return t->speaking && since >= 0 &&
            (since >= frames_of(t, DELAY_MS + ONSET_MS) || is_quiet(t));
+}
+
+/* Tells whether the turn pauses, by the levels. */
+static void find_pause(turns *t)
+{
+    const turns_level *v = &t->level;
+    int32_t most = t->settings.silence_ms / PAUSE_SHARE;
+    int64_t pause = v->loud_end + frames_of(t, most < PAUSE_MS ? most : PAUSE_MS);
+    if (t->speaking && t->pause >= 0 && v->loud >= GOES_ON) {
+        set_pause(t, TURN_GOES_ON, t->pause);
+    }
+    if (t->speaking && t->pause < 0 && v->end >= pause && v->loud_end > t->begin) {
+        set_pause(t, TURN_PAUSES, pause);
+    }
 }
 
 int turns_hear(turns *t, const unsigned char *samples, size_t frames)
@@ -204,6 +283,7 @@ int turns_hear(turns *t, const unsigned char *samples, size_t frames)
             t->end = frames_of(t, live.utterance_t1_ms);
         }
     }
+    find_pause(t);
     if (status == WNPU_OK && has_ended(t)) {
         end_turn(t);
     }

@@ -12,8 +12,22 @@
 /* What turns_hear() tells, in the order of time. Frames count from turns_begin(). */
 typedef enum turn_change {
     TURN_BEGINS,              /* frame: where speech begins, less the padding */
-    TURN_ENDS                 /* frame: the end of speech; the silence that shows it follows */
+    TURN_PAUSES,              /* frame: what is before it is all of the turn, if nothing follows */
+    TURN_GOES_ON,             /* it was not; frame: as for TURN_PAUSES */
+    TURN_ENDS                 /* frame: the end of speech; the silence that shows it follows. If the
+                                 turn pauses, it ends where it does; else at turns_cut() */
 } turn_change;
+
+/* Whether somebody speaks by the power of blocks of 20 ms, which is known at once. */
+typedef struct turns_level {
+    int64_t end;              /* frame behind the last whole block */
+    double sum;               /* of squares in the block after it */
+    double least[8], now;     /* of the quietest block of each 240 ms, and 1; 0: none so far */
+    unsigned n_now, at;       /* now: of those so far, which are n_now; at: where it goes */
+    double most;              /* power of the loudest blocks, which fades */
+    int64_t loud_end;         /* frame behind the last block that is no silence */
+    int loud;                 /* such blocks in a row at the end */
+} turns_level;
 
 typedef struct turns {
     wnpu_session *session;    /* of the detector alone */
@@ -26,6 +40,9 @@ typedef struct turns {
     buffer kept;              /* the latest audio */
     int speaking;             /* a turn has begun and not ended */
     int64_t end;              /* of speech, if that is not certain yet; else -1 */
+    int64_t begin;            /* of the turn */
+    int64_t pause;            /* what TURN_PAUSES told last; -1: the turn goes on */
+    turns_level level;
     int64_t least;            /* no turn begins before this frame */
 } turns;
 

@@ -1330,18 +1330,19 @@ def turns_of(s, samples, rate, ms=100, **detection):
             elif event["type"] == "input_audio_buffer.speech_stopped":
                 turns[-1].update(end=event["audio_end_ms"], told=at)
             elif event["type"] == COMPLETED:
-                texts[event["item_id"]] = event["transcript"]
+                texts[event["item_id"]] = event
     while len(texts) < len([t for t in turns if "end" in t]):
         event = w.until(COMPLETED)[-1]
-        texts[event["item_id"]] = event["transcript"]
+        texts[event["item_id"]] = event
     w.close()
-    return [{**t, "text": texts.get(t["id"])} for t in turns]
+    return [{**t, "text": texts[t["id"]]["transcript"],
+             "seconds": texts[t["id"]]["usage"]["seconds"]} for t in turns if "end" in t]
 
 
 def realtime_turns():
     """A turn is what was said, whatever the pauses: nothing of it is lost or in another turn. Its
     end is told when the silence has lasted."""
-    with Server() as s:
+    with Server("--commit", "off") as s:
         for rate in (16000, 24000):
             sentences = list(said(rate))
 
@@ -1372,13 +1373,75 @@ def realtime_turns():
                     assert abs(turn["start"] - first) <= 150, (turn, begin)
                     assert abs(turn["end"] - end) <= 150, (turn, end)
                     assert turn["told"] <= end + silence + 150, (turn, end)
-                    part = samples[turn["start"] * rate // 1000 * 2:
-                                   (turn["end"] + silence) * rate // 1000 * 2]
+                    last = turn["start"] + int(turn["seconds"] * 1000)
+                    assert end <= last <= turn["end"] + silence, (turn, end)
+                    part = samples[turn["start"] * rate // 1000 * 2:last * rate // 1000 * 2]
                     same(turn["text"], json.loads(s.text(resampled(part, rate), [
                         ("language", "en")]))["text"])
                 same([(t["start"], t["end"], t["text"]) for t in turns],  # in any division
                      [(t["start"], t["end"], t["text"])
                       for t in turns_of(s, samples, rate, 1730, **detection)])
+
+
+def speak(w, samples, rate, ms=50):
+    """Sends samples as they would be said."""
+    begin = time.monotonic()
+    for i, piece in enumerate(pieces(samples, ms, rate)):
+        time.sleep(max(0, begin + i * ms / 1000 - time.monotonic()))
+        w.append(piece)
+
+
+def realtime_words():
+    """Words are told while they are said, and the text of a turn is decoded before its end is known:
+    again if the speech goes on."""
+    rate, patient = 16000, {"type": "server_vad", "silence_duration_ms": 10000}
+    one, two = list(said(rate))[:2]
+    silence = bytes(rate * 2)
+
+    def wait_in_silence(s, drafts):
+        """Sends silence until the text of the turn has been decoded."""
+        def is_drafted():
+            speak(w, silence[:rate // 5], rate)
+            return s.metric("drafts_total") == drafts
+        assert wait_for(is_drafted, 1.2) is not None  # a sixth of the time in which the turn ends
+    with Server() as s:
+        for more in ({"commit_step_ms": 400}, {"commit_step_ms": 0},
+                     {"include": ["item.input_audio_transcription.logprobs"]}):
+            before = [s.metric(n) for n in ("drafts_total", "drafts_used_total", "runs_total")]
+            drafts = more.get("commit_step_ms", -1) == 0
+            w = WebSocket(s)
+            set_format(w, rate, language="en", turn_detection=patient)
+            w.send("session.update", session=more)
+            w.until("session.updated")
+            samples = bytes(rate) + one
+            speak(w, samples, rate)
+            if drafts:
+                wait_in_silence(s, before[0] + 1)
+                speak(w, two, rate)
+                wait_in_silence(s, before[0] + 2)
+            events = []
+            if more.get("commit_step_ms"):
+                speak(w, silence, rate)
+                events = w.until(DELTA)
+            for _ in range(11):
+                w.append(silence)
+            events += w.until(COMPLETED)
+            w.close()
+            kinds = [e["type"] for e in events]
+            text = events[-1]["transcript"]
+            assert len(text.split()) > 3, text
+            same("".join(e["delta"] for e in events if e["type"] == DELTA), text)
+            early = kinds.index(DELTA) < kinds.index("input_audio_buffer.speech_stopped")
+            same(early, "commit_step_ms" in more and not drafts)
+            if drafts:
+                same([s.metric(n) - b for n, b in zip(
+                    ("drafts_total", "drafts_used_total", "runs_total"), before)], [2, 1, 1])
+                assert len(text.split()) > 10, text
+        w = WebSocket(s)
+        for value in ("x", [], -1, 20000):
+            w.send("session.update", session={"commit_step_ms": value})
+            w.until("error" if value in ("x", []) else "session.updated")
+        w.close()
 
 
 def resampled(samples, rate):

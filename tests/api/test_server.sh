@@ -87,6 +87,7 @@ check_spoken() {
 }
 test_realtime_speech() { check_spoken realtime_speech; }
 test_realtime_turns() { check_spoken realtime_turns; }
+test_realtime_words() { check_spoken realtime_words; }
 test_realtime_keys() { check realtime_keys; }
 test_realtime_refused() { check realtime_refused; }
 # The SDK is in NODE_MODULES; examples/fetch.sh does not get it, npm install openai does.
@@ -128,7 +129,7 @@ test_containers() {
 for t in ${TEST_SERVER:-formats subtitles aligned models jobs jobs_told tls options languages errors keys listening origins operation threads persistent \
     containers events speakers \
     wyoming wyoming_chunks wyoming_long wyoming_refused realtime realtime_settings realtime_idle realtime_speech \
-    realtime_divided realtime_turns realtime_keys realtime_refused openai browser browser_errors together mixed \
+    realtime_divided realtime_turns realtime_words realtime_keys realtime_refused openai browser browser_errors together mixed \
     queue disconnect half_closed \
     shutdown cut_short memory long_recordings websockets hostile frames forbidden silent slow_bodies}; do
     t_run test_$t

@@ -4,6 +4,7 @@
 usage: bench_server.py [--json] [--clients N] [--requests N] [--rounds N]
        bench_server.py --endure N [--minutes M]
        bench_server.py --silent N
+       bench_server.py --converse N --manifest FILE [--together M] [--rates R,...]
 
 Sends the first 10 s of SPEECH, a WAV file at 16 kHz, to a server with MODEL, with one session and
 with two, both from WNPU_BUILD:
@@ -22,7 +23,11 @@ Times are medians of --rounds, in ms; throughput is audio per time.
 as M minutes allow; each must be answered as the first. Tells the memory after each tenth.
 
 --silent: while ten realtime connections speak, uploads without and with N connections beside them
-that send silence: the time of each upload, and the CPU time of the server per second."""
+that send silence: the time of each upload, and the CPU time of the server per second.
+
+--converse: N conversations of recordings that a manifest lists (see converse.py), spoken in real time
+over /v1/realtime, M at a time: words lost, errors, and the times to deltas, ends of turns and final
+text."""
 import argparse
 import base64
 import http.client
@@ -37,6 +42,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from converse import converse  # noqa: E402
 from server import Server, WebSocket, form, read, request, wav_file  # noqa: E402
 
 PATH = "/v1/audio/transcriptions"
@@ -249,7 +255,19 @@ def main():
     parser.add_argument("--endure", type=int, metavar="N")
     parser.add_argument("--minutes", type=float, default=600)
     parser.add_argument("--silent", type=int, metavar="N")
+    parser.add_argument("--converse", type=int, metavar="N")
+    parser.add_argument("--manifest", metavar="FILE")
+    parser.add_argument("--together", type=int, default=1, metavar="M")
+    parser.add_argument("--rates", default="24000,16000,8000")
+    parser.add_argument("--server", default="", help="options of the server, for --converse")
     options = parser.parse_args()
+    if options.converse:
+        with Server(*options.server.split()) as s:
+            cpu = cpu_seconds(s)
+            converse(s, options.manifest, options.converse, options.together,
+                     [int(r) for r in options.rates.split(",")])
+            print(f"    CPU time of the server: {cpu_seconds(s) - cpu:.1f} s")
+        return
     audio = read(os.environ["SPEECH"])
     if options.endure:
         data = audio[audio.index(b"data") + 8:]
