@@ -12,10 +12,13 @@ protocol, and pieces of it of any size, as a microphone or a pipe delivers them:
                 print(segment.text)
             print(update.text, end="\\r")           # tentative
 
+The results of a run can be written in the formats of transcribe: session.write("srt").
+
 A session may be used by one thread at a time; but cancel() may be called from any, and lets the run
 end with an Error."""
 import array
 import ctypes
+import mmap
 import os
 from ctypes import byref, c_char_p, c_size_t, c_void_p, sizeof
 from types import SimpleNamespace
@@ -49,6 +52,10 @@ Stream = structure("u struct_size; i format; u rate channels; i channel step_ms 
 Live = structure("u struct_size; i speaking; q committed_ms audio_ms lag_ms overrun_ms; s text; "
                  "z text_length likely_length; q t0_ms t1_ms utterance_t0_ms utterance_t1_ms; "
                  "u revision skipped; z confirmed_length")
+Memory = structure("u struct_size reserved; Q held shared peak")
+Options = structure("u struct_size; i format max_line_width max_lines max_cue_ms min_cue_ms "
+                    "min_gap_ms reading_speed max_words word_times device")
+WRITE = ctypes.CFUNCTYPE(ctypes.c_int64, c_void_p, c_void_p, c_size_t)
 Aligned = structure("u struct_size reserved; Q words said alike extra")
 Params = structure("u struct_size; i task language script timestamps max_initial_timestamp_ms; "
                    "i words max_tokens beam; f patience length_penalty; i length_rule; "
@@ -67,7 +74,7 @@ Params = structure("u struct_size; i task language script timestamps max_initial
                    "p on_voice on_segment on_progress on_token on_logits user")
 ON_VOICE = ctypes.CFUNCTYPE(ctypes.c_int, c_void_p, c_void_p, c_size_t,
                             ctypes.POINTER(ctypes.c_float))
-ARGUMENT, STATE, CANCELLED = -1, -8, -6
+ARGUMENT, STATE, CANCELLED, IO, UNSUPPORTED = -1, -8, -6, -3, -7
 MORE = 32  # WNPU_EVENT_MORE
 FORMATS = {"u8": 2, "s16": 3, "s24": 4, "s32": 5, "f32": 6, "f64": 7, "alaw": 8, "ulaw": 9}
 WIDTHS = {2: 1, 3: 2, 4: 3, 5: 4, 6: 4, 7: 8, 8: 1, 9: 1, 0: 4, 1: 2}  # bytes of a sample
@@ -101,7 +108,7 @@ def load():
 
 
 lib = load()
-for name in ("segment_count", "word_count", "stream_push", "stream_room"):
+for name in ("segment_count", "word_count", "stream_push", "stream_room", "session_size"):
     getattr(lib, "wnpu_" + name).restype = c_size_t
 lib.wnpu_session_error.restype = lib.wnpu_strerror.restype = c_char_p
 
@@ -122,6 +129,36 @@ def made(kind, init, **values):
             raise Error(ARGUMENT, f"there is no field {field}")
         setattr(item, field, value)
     return item
+
+
+def version():
+    """Of the library, as text."""
+    number = lib.wnpu_version()
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+
+def memory(path, **config):
+    """Bytes that a model and a session need: held by the process, shared by all processes that
+    have opened the same pack, and session. config is that of Session."""
+    found, model = Memory(struct_size=sizeof(Memory)), c_void_p()
+    call(lib.wnpu_model_measure, os.fsencode(path), None, byref(found))
+    config = made(Config, lib.wnpu_config_init, **{"stream_bytes": 1 << 20, **config})
+    call(lib.wnpu_model_open, byref(model), os.fsencode(path), None)
+    error = structure("i code; e message")()
+    session = lib.wnpu_session_size(model, byref(config), byref(error))
+    lib.wnpu_model_close(model)
+    if session == 0:
+        raise Error(error.code, error.message.decode())
+    return SimpleNamespace(held=found.held, shared=found.shared, session=session)
+
+
+def mapped(path):
+    """The bytes of a file, which are read when they are used."""
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            return b"", c_char_p(b"")
+        whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    return whole, (ctypes.c_char * len(whole)).from_buffer(whole)
 
 
 def copied(item, **more):
@@ -274,18 +311,18 @@ class Session:
         their number, -1 (not known) by default. Segments come at the end, with speaker from 1."""
         self.warning, wav = "", None
         if isinstance(source, (str, os.PathLike)):
-            with open(source, "rb") as file:
-                wav = file.read()
+            wav, address = mapped(source)
         elif isinstance(source, (bytes, bytearray)) and format is None and \
                 source[:4] in (b"RIFF", b"RF64", b"BW64"):
             wav = bytes(source)
+            address = c_char_p(wav)
         form, begin = format, lib.wnpu_params_init
         if wav is not None:
             audio = made(Audio, lib.wnpu_audio_init)
-            self.warning = call(lib.wnpu_wav_open, byref(audio), wav, c_size_t(len(wav)))
+            self.warning = call(lib.wnpu_wav_open, byref(audio), address, c_size_t(len(wav)))
             rate, channels = audio.rate, audio.channels
             form = next(key for key, number in FORMATS.items() if number == audio.format)
-            start = audio.data - ctypes.cast(c_char_p(wav), c_void_p).value
+            start = audio.data - ctypes.cast(address, c_void_p).value
             size = audio.frames * channels * WIDTHS[audio.format]
             source = memoryview(wav)[start:start + size]
         frames = Frames(form, None, channels)
@@ -436,6 +473,20 @@ class Session:
             reason = b"" if self.cancelled else lib.wnpu_session_error(session)
             raise Error(status, (reason or lib.wnpu_strerror(status)).decode())
         return status
+
+    def write(self, format="txt", **options):
+        """The results as bytes in a format of transcribe: txt, srt, vtt, json, and so on. options:
+        fields of wnpu_write_options."""
+        number, parts = lib.wnpu_format_from_name(format.encode()), []
+        if number < 0:
+            raise Error(ARGUMENT, f"there is no format {format}")
+        options = made(Options, lib.wnpu_write_options_init, format=number, **options)
+
+        def take(_, data, n):
+            parts.append(ctypes.string_at(data, n))
+            return n
+        self.run(lib.wnpu_write_with, byref(options), None, WRITE(take), None)
+        return b"".join(parts)
 
     def segments(self):
         item, word = Segment(), Word(struct_size=sizeof(Word))

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """Tests of examples/fleet over loopback: usage: fleet_tests.py NAME. See test_fleet.sh, which sets
-WNPU_BUILD, TOY (a model without meaning, but fast), T (a directory) and HAPROXY (its program)."""
+WNPU_BUILD, TOY (a model without meaning, but fast), T (a directory), HAPROXY (its program) and
+PYTHON (one that has Dask)."""
+import csv
 import json
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,7 +16,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from server import Server, WebSocket, form, wait_for, wav_file  # noqa: E402
+from server import PATIENCE, Server, WebSocket, form, read, wait_for, wav_file  # noqa: E402
 import http.client  # noqa: E402
 
 T, TOY = os.environ["T"], os.environ["TOY"]
@@ -218,6 +221,165 @@ def identity():
         for i in ("mine-7", made):
             assert wait_for(lambda i=i: any(f", {i}\n" in line for s in fleet.servers
                                             for line in s.lines), 10) is not None, i
+
+
+# ---- an archive on Dask ----
+
+def archive(*arguments, module=None, **more):
+    """examples/fleet/archive.py, as somebody who may not read everything. module: another wnpu."""
+    paths = [module] if module else []
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "HOME": T, "TMPDIR": T,
+                   "PYTHONDONTWRITEBYTECODE": "1"}
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.getuid() == 0 else []
+    return subprocess.Popen([*nobody, os.environ["PYTHON"], "examples/fleet/archive.py", *arguments],
+                            env=environment, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+                            **more)
+
+
+def ended(process, status):
+    said = process.communicate(timeout=600)[1]
+    same((process.returncode, said if process.returncode != status else ""), (status, ""))
+    return said
+
+
+def rows(out):
+    """The report, as far as it was written."""
+    try:
+        with open(f"{out}/report.csv", encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+    except FileNotFoundError:
+        return []
+
+
+def workers(pid):
+    """The processes of workers that a cluster on this machine has started."""
+    found = []
+    for child in subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True,
+                                text=True, check=False).stdout.splitlines():
+        if "spawn_main" in child:
+            found.append(int(child.split()[0]))
+    return found
+
+
+def folder(name):
+    path = f"{T}/{name}"
+    os.makedirs(path, exist_ok=True)
+    os.chmod(path, 0o777)
+    return path
+
+
+def recordings(path, n, seconds):
+    for i in range(n):
+        with open(f"{path}/r{i:02}.wav", "wb") as file:
+            file.write(wav_file(random.Random(i).randbytes(seconds * 32000)))
+
+
+def archive_killed():
+    """40 recordings on two workers, of which one is killed in the middle; one recording is broken,
+    and one is in a directory that may not be read."""
+    source, out, alone = folder("archive"), folder("archive-out"), folder("alone")
+    os.makedirs(f"{source}/secret", exist_ok=True)
+    recordings(source, 39, 6)
+    with open(f"{source}/r07.wav", "r+b") as file:
+        file.write(b"RIFF\0\0\0\0WAVEjunk")
+    shutil.copyfile(f"{source}/r00.wav", f"{source}/secret/r39.wav")
+    os.chmod(f"{source}/secret", 0)
+    options = ["--model", TOY, "--out", out, "--format", "json,srt", "--param", "vad=0"]
+    process = archive(*options, "--workers", "2", source)
+    assert wait_for(lambda: len(rows(out)) >= 8, 60) is not None, process.communicate()
+    assert len(rows(out)) < 30, "it is too fast to be disturbed"
+    victims = workers(process.pid)
+    same(len(victims), 2)
+    os.kill(victims[0], signal.SIGKILL)
+    said = ended(process, 3)
+    lines = [line for line in said.splitlines() if line.startswith(f"archive: {source}/")]
+    same(sorted(re.sub(r": .*", "", line.removeprefix(f"archive: {source}/")) for line in lines
+                if "no text" not in line), ["r07.wav", "secret"])
+    assert "Permission denied" in said, said
+    states = {row["input"]: row["state"] for row in rows(out)}
+    same(len(states), 40)
+    same(sum(state != "failed" for state in states.values()), 38)
+    same(len({row["worker"] for row in rows(out) if row["worker"]}) > 1, True)
+    same([name for name in os.listdir(out) if ".part" in name], [])
+    files = [f"{source}/r{i:02}.wav" for i in range(39) if i != 7]
+    done = subprocess.run([f"{os.environ['WNPU_BUILD']}/transcribe", "-q", "-m", TOY, "--vad", "off", "-t",
+                           "1", "-f", "json,srt", "-o", f"{alone}/", *files], check=False)
+    assert done.returncode in (0, 6), done
+    for i in range(39):
+        for name in ("json", "srt"):
+            if i != 7:
+                same((i, read(f"{out}/r{i:02}.{name}") == read(f"{alone}/r{i:02}.{name}")), (i, True))
+    again(options, source, out, states)
+
+
+def again(options, source, out, states):
+    """A second start has nothing to do but what failed; a change makes it do that again."""
+    begin = time.monotonic()
+    os.unlink(f"{source}/r07.wav")
+    os.chmod(f"{source}/secret", 0o755)
+    os.unlink(f"{source}/secret/r39.wav")
+    ended(archive(*options, source), 0)
+    took = time.monotonic() - begin
+    assert took < 2 * PATIENCE, took
+    same({row["state"] for row in rows(out)}, {"skipped"})
+    print(f"a second start took {took:.1f} s")
+    sys.path[:0] = ["examples/fleet", "examples"]
+    import archive as program  # pylint: disable=import-outside-toplevel
+
+    def finished(*more):
+        o = program.parsed([*options, *more, f"{source}/r00.wav", f"{source}/r01.wav"])
+        program.check(o)
+        return [bool(program.is_finished(job, o.formats)) for job in program.jobs_of(o, [])]
+    same(finished(), [True, True])
+    os.utime(f"{source}/r00.wav", ns=(1, 1))
+    same(finished(), [False, True])
+    for change in (["--param", "vad=1"], ["--param", "beam=2"], ["--format", "json,srt,vtt"],
+                   ["--by-content"], ["--model", "README.md"]):
+        same((change, finished(*change)), (change, [False, False]))
+    os.unlink(f"{out}/r01.srt")
+    same(finished(), [False, False])
+    ended(archive(*options, f"{source}/r00.wav"), 6 if "incomplete" in states.values() else 0)
+    same(finished(), [True, False])
+
+
+def archive_faults():
+    """Each fault is a line, and the others go on: a recording that kills its workers, a model that
+    is none, a full disk, a missing file. Inputs over HTTP are read."""
+    source, out, fake = folder("faults"), folder("faults-out"), folder("fake")
+    recordings(source, 3, 1)
+    with open("examples/wnpu.py", encoding="utf-8") as file:
+        text = file.read()
+    with open(f"{fake}/wnpu.py", "w", encoding="utf-8") as file:
+        file.write(text + "\n\nclass Session(Session):\n"
+                   "    def transcribe(self, source, **more):\n"
+                   "        if str(source).endswith('r01.wav'):\n"
+                   "            os.kill(os.getpid(), 9)\n"
+                   "        yield from super().transcribe(source, **more)\n")
+    options = ["--model", TOY, "--out", out, "--workers", "2"]
+    said = ended(archive(*options, f"{source}", f"{source}/none.wav", module=fake), 3)
+    assert "r01.wav: 3 workers died with it" in said, said
+    assert "none.wav: No such file" in said, said
+    same(sorted(row["state"] for row in rows(out)), ["done", "done", "failed", "failed"])
+    said = ended(archive("--model", "tests/README.md", "--out", out, "--workers", "1", source), 3)
+    same((said.count("the model cannot be opened"), len(rows(out))), (3, 3))
+    said = ended(archive("--model", TOY, "--out", "/dev/full/x", source), 1)
+    said = ended(archive("--model", TOY, "--out", out, "--format", "doc", source), 1)
+    assert "there is no format doc" in said, said
+    port = free_ports(1)[0]
+    web = subprocess.Popen([os.environ["PYTHON"], "-m", "http.server", "--bind", "127.0.0.1", str(port)],
+                           cwd=source, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        assert wait_for(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0, 20) is not None
+        there = folder("web-out")
+        said = ended(archive("--model", TOY, "--out", there, "--workers", "1", "--format", "json",
+                             f"http://127.0.0.1:{port}/r00.wav", f"http://127.0.0.1:{port}/none.wav",
+                             f"file://{source}/r02.wav"), 3)
+    finally:
+        web.kill()
+        web.wait()
+    same(sorted((os.path.basename(row["input"]), row["state"]) for row in rows(there)),
+         [("none.wav", "failed"), ("r00.wav", "done"), ("r02.wav", "done")])
+    same(read(f"{there}/r00.json"), read(f"{out}/r00.json"))
 
 
 globals()[sys.argv[1]]()

@@ -39,10 +39,13 @@ test_python_layout() {
 import ctypes, wnpu
 print('#include "whisper_npu.h"\n#include <stdio.h>\nint main(void) {')
 names = {"parallel_user": "parallel_user", "user": "parallel_user"}
-for name in "Token", "Segment", "Word", "Config", "Audio", "Stream", "Live", "Params":
+c_names = {"Stream": "wnpu_stream_options", "Options": "wnpu_write_options",
+           "Memory": "wnpu_model_memory"}
+for name in ("Token", "Segment", "Word", "Config", "Audio", "Stream", "Live", "Params", "Options",
+             "Memory"):
     kind = getattr(wnpu, name)
-    c = "wnpu_stream_options" if name == "Stream" else "wnpu_" + name.lower()
-    least = "<=" if name in ("Config", "Audio", "Stream", "Params") else "=="
+    c = c_names.get(name, "wnpu_" + name.lower())
+    least = "<=" if name in ("Config", "Audio", "Stream", "Params", "Options") else "=="
     print(f'    printf("{name} %d\\n", {ctypes.sizeof(kind)} {least} sizeof({c}));')
     for field, _ in kind._fields_:
         is_at = getattr(kind, field)
@@ -81,6 +84,14 @@ def same(got):
 with wnpu.Session(sys.argv[1], threads=2) as session:
     same(session.transcribe(sys.argv[2], words=1))
     assert session.status == 0
+    assert session.write("json") == open(sys.argv[3], "rb").read()
+    assert len(session.write("srt", max_words=1)) > len(session.write("srt"))
+    for call in (lambda: session.write("doc"), lambda: session.write("srt", lines=1)):
+        try:
+            call()
+            raise AssertionError("it was written")
+        except wnpu.Error as error:
+            assert error.args[0] == -1, error
     with wave.open(sys.argv[2]) as file:
         samples, rate = file.readframes(file.getnframes()), file.getframerate()
     parts = [samples[i:i + 2 * 777] for i in range(0, len(samples), 2 * 777)]
@@ -88,6 +99,8 @@ with wnpu.Session(sys.argv[1], threads=2) as session:
     session.transcribe(sys.argv[2], language="en").close()
     same(session.transcribe(sys.argv[2], words=1))
 END
+    echo 'import sys, wnpu; n = wnpu.memory(sys.argv[1]); assert n.held > 4e7 and n.session > 2e7, n' |
+        python3 - "$model" 2>"$T/err" || fail "memory: $(tail -n 1 "$T/err")"
     python3 "$T/same.py" "$model" "$wav" "$T/want.json" 2>"$T/err" || fail "$(tail -n 3 "$T/err")"
 }
 

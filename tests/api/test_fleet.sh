@@ -1,10 +1,12 @@
 #!/bin/sh
 # test_fleet.sh - examples/fleet: two servers behind HAProxy that are restarted while clients upload
-# and speak. Needs civetweb, python3 and haproxy. TEST_UPLOADS says how many uploads a rolling
+# and speak; an archive on Dask, whose workers are killed. Needs civetweb, python3, haproxy, and
+# python3-distributed. TEST_UPLOADS says how many uploads a rolling
 # restart must see.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
 t_models
+case $build in /*) ;; *) build=$PWD/$build ;; esac
 TOY=$T/toy.bin
 PATH=$PATH:/usr/sbin
 HAPROXY=$(command -v haproxy)
@@ -27,11 +29,65 @@ behind_haproxy() {
     have python3 haproxy && fleet "$1"
 }
 
+# with_dask NAME: with the first python that has it.
+with_dask() {
+    for PYTHON in python3 /usr/bin/python3; do
+        "$PYTHON" -c 'import distributed, fsspec' 2>/dev/null && break
+        PYTHON=
+    done
+    [ -n "$PYTHON" ] || { skip "no python3-distributed"; return; }
+    export PYTHON WNPU_LIBRARY="$build/libwnpu.so.0"
+    chmod 755 "$T"
+    fleet "$1"
+}
+
+test_archive_killed() { with_dask archive_killed; }
+test_archive_faults() { with_dask archive_faults; }
+# Both scripts run each recording once, say what fails, and go on where they stopped. Slurm's tasks
+# are run as it runs them.
+test_scripts() {
+    have parallel awk || return
+    "$build/make_toy" "$T" >/dev/null || { fail "no toy model"; return; }
+    mkdir -p "$T/many" "$T/slurm"
+    for i in 1 2 3 4 5; do
+        cp examples/jfk.wav "$T/many/j$i.wav"
+    done
+    printf '%s\n' "$T"/many/j*.wav "$T/many/none.wav" >"$T/list"
+    TRANSCRIBE=$build/transcribe FLEET=$PWD/examples/fleet
+    export TRANSCRIBE FLEET
+    run 3 examples/fleet/parallel.sh "$T/toy.bin" "$T/many-out" "$T/list" --vad off --max-tokens 8
+    { grep -q '^none: .*No such file' "$T/err" && grep -q '^[05] done, [05] incomplete, 1 f' "$T/err"; } ||
+        fail "$(cat "$T/err")"
+    "$TRANSCRIBE" -q -m "$T/toy.bin" --vad off --max-tokens 8 -f json examples/jfk.wav >"$T/want"
+    for i in 1 2 3 4 5; do
+        cmp -s "$T/want" "$T/many-out/j$i.json" || fail "another text of $i"
+    done
+    rm "$T/many-out/j3.status"
+    echo gone >"$T/many-out/j3.json"
+    echo kept >"$T/many-out/j4.json"
+    run 3 examples/fleet/parallel.sh "$T/toy.bin" "$T/many-out" "$T/list" --vad off --max-tokens 8
+    cmp -s "$T/want" "$T/many-out/j3.json" || fail "what was not finished was not done"
+    [ "$(cat "$T/many-out/j4.json")" = kept ] || fail "what was finished was done again"
+    echo "$T/other/j1.mp3" >>"$T/list"
+    run 1 examples/fleet/parallel.sh "$T/toy.bin" "$T/many-out" "$T/list"
+    sed -i '$d' "$T/list"
+    for i in 4 5 6; do
+        SLURM_ARRAY_TASK_COUNT=3 SLURM_ARRAY_TASK_MIN=4 SLURM_ARRAY_TASK_ID=$i \
+            bash examples/fleet/slurm.sh "$T/toy.bin" "$T/slurm" "$T/list" --vad off --max-tokens 8 \
+            2>"$T/err"
+        echo $? >>"$T/slurm/codes"
+    done
+    [ "$(grep -c 3 "$T/slurm/codes")" -eq 1 ] || fail "status $(tr '\n' ' ' <"$T/slurm/codes")"
+    n=$(find "$T/slurm" -name '*.json' | wc -l)
+    { [ "$n" -eq 5 ] && cmp -s "$T/want" "$T/slurm/j2.json"; } ||
+        fail "Slurm's tasks left something out"
+}
+
 test_rolling() { behind_haproxy rolling; }
 test_jobs() { behind_haproxy jobs; }
 test_identity() { behind_haproxy identity; }
 
-for t in ${TEST_FLEET:-rolling jobs identity}; do
+for t in ${TEST_FLEET:-scripts archive_killed archive_faults rolling jobs identity}; do
     t_run test_$t
 done
 t_end
