@@ -17278,6 +17278,83 @@ static const se_hypothesis *se_run(se_search *s, const se_prompt *p, const se_op
     return s->best;
 }
 
+/* ---- what a caller asks of the search besides ---- */
+
+/* Returns the steps and prompt tokens since the last call. */
+static void se_take_counts(se_search *s, uint32_t *steps, uint32_t *prompt_tokens)
+{
+    *steps = s->steps;
+    *prompt_tokens = s->prompt_tokens;
+    s->steps = s->prompt_tokens = 0;
+}
+
+/* Replaces the filter, NULL: none, and returns the one before. */
+static se_filter se_set_filter(se_search *s, const se_filter *filter)
+{
+    const se_filter before = s->filter;
+    s->filter.function = filter != NULL ? filter->function : NULL;
+    s->filter.user = filter != NULL ? filter->user : NULL;
+    return before;
+}
+
+/* Text that was decoded from less of the same sound. */
+typedef struct se_former {
+    const int32_t *tokens;  /* [n], fewer than SE_MAX_TOKENS */
+    size_t n;
+    size_t n_firm;          /* so many of them, the first, are kept if their logits are below the */
+    float margin;           /* best by this; later ones have to be the best */
+} se_former;
+
+static int se_holds(const se_search *s, const se_former *f, const float *logits, size_t at)
+{
+    size_t vocab = (size_t)s->rules->vocab->n_vocab;
+    float margin = at < f->n_firm ? f->margin : 0.0f;
+    return logits[f->tokens[at]] >= logits[s->rules->op->argmax(logits, vocab)] - margin;
+}
+
+/* Feeds former text after a prompt, and returns how many of its tokens are still those that greedy
+ * search chooses. */
+static size_t se_verify(se_search *s, const se_prompt *p, const se_former *f)
+{
+    de_decoder *d = s->decoder;
+    size_t n = f->n, k = 0, i, stride = de_logits_stride(d->e->model);
+    float *logits;
+    se_hypothesis h;
+    s->n_draft = 0;
+    logits = se_prefill(s, p->tokens, p->n, p->sot);
+    memset(&h, 0, sizeof h);
+    while (k < n && !__atomic_load_n(s->cancel, __ATOMIC_RELAXED)) {
+        de_row row[DE_ROWS];
+        size_t rows = 0, from = k;
+        h.n = k;
+        se_apply(s, &h, logits);
+        if (!se_holds(s, f, logits, k)) {
+            break;
+        }
+        for (i = from; i < n && rows < DE_ROWS && rows < d->logit_rows; i++, rows++) {
+            h.tokens[i] = s->fed[p->n + i] = f->tokens[i];
+            row[rows].token = f->tokens[i];
+            row[rows].position = (uint32_t)(p->n + i);
+            row[rows].slot = 0;
+            row[rows].window = (uint32_t)d->window;
+            row[rows].want = 1;
+        }
+        de_step(d, row, rows);
+        for (k = from + 1; k < from + rows; k++) {
+            h.n = k;
+            logits = d->logits + (k - 1 - from) * stride;
+            se_apply(s, &h, logits);
+            if (!se_holds(s, f, logits, k)) {
+                n = k;
+                break;
+            }
+        }
+        logits = d->logits + (rows - 1) * stride;
+    }
+    s->n_fed = p->n + k;
+    return k;
+}
+
 /* ---- several windows at once ---- */
 
 /* 1 if se_run_windows() can do it: a single hypothesis, no filter, no prefix. */
@@ -25747,6 +25824,40 @@ typedef struct ru_decided {
     size_t first_span, end_span;       /* those found since then, in ru_lookahead */
 } ru_decided;
 
+/* What is decoded: a stretch of sound from some frame on, and what is known of its text. Together
+ * with parameters and the text of earlier windows it determines a decoding, see ru_reading. A value
+ * whose pointers are valid until the window moves on. */
+typedef struct ru_view {
+    uint64_t frame;         /* where it begins, as in ru_audio */
+    const float *span;      /* its samples, see en_mel_job */
+    size_t content;         /* frames that are decoded; silence replaces the rest of the 30 s */
+    size_t positions;       /* of the encoder that are computed */
+    size_t window;          /* index of the cross-attention caches that they go to */
+    int32_t language;       /* -1: not known yet */
+    int32_t least_end;      /* see se_hypothesis */
+    const int32_t *given;   /* [n_given] tokens that its text begins with */
+    size_t n_given;
+    const int32_t *said;    /* [n_said] what probably follows them, see se_prompt */
+    size_t n_said;
+    int cpu_only;           /* 1: an accelerator is left alone */
+    int32_t device;         /* wnpu_device; set when it is encoded */
+} ru_view;
+
+/* What a decoding has taken. */
+typedef struct ru_cost {
+    double log_mel_ms, encoder_ms, cross_ms;
+    uint32_t tokens, prompt_tokens; /* as in wnpu_stats */
+} ru_cost;
+
+/* A decoding of a view. The view remains encoded in its caches until another one is. */
+typedef struct ru_reading {
+    ru_view view;
+    se_hypothesis *text;    /* the caller's */
+    rs_origin origin;
+    ru_cost cost;           /* of the search */
+    int cancelled;          /* 1: the text may be from an incomplete step */
+} ru_reading;
+
 /* Windows decoded together, before the run reaches them. A window that is not among them when the
  * run reaches it is decoded then, with the same result. For that, the detector returns to where the
  * current window was decided, and follows when the next windows are reached. */
@@ -25759,11 +25870,7 @@ typedef struct ru_lookahead {
     size_t n_decided;
     ru_decided *decided;               /* [RU_AHEAD_DECIDED] in order, if most > 1 */
     size_t n;
-    uint64_t frame[RU_MAX_BATCH];      /* where they begin, as in ru_audio */
-    size_t content[RU_MAX_BATCH];      /* frames, as in ru_audio */
-    size_t window[RU_MAX_BATCH];       /* indices of their cross-attention caches */
-    int32_t device[RU_MAX_BATCH];      /* wnpu_device that encoded them */
-    int32_t least_end[RU_MAX_BATCH];   /* see se_hypothesis */
+    ru_view view[RU_MAX_BATCH];        /* without samples, which move */
     uint32_t steps[RU_MAX_BATCH];      /* decoder steps that each would need by itself */
     size_t most;                       /* windows that there is memory for, 0..RU_MAX_BATCH */
     se_hypothesis *hypothesis;         /* [most] */
@@ -25786,7 +25893,6 @@ typedef struct ru_place {
 /* The audio window: up to ML_SPAN samples of the recording, and the speech found in them. */
 typedef struct ru_audio {
     ru_place at;
-    size_t content;         /* frames of the window that are decoded; silence replaces the rest */
     int complete;           /* the recording's end has been read */
     au_stream *stream;
     rs_store *store;        /* of the run: spans of speech are in its list of them */
@@ -25801,8 +25907,7 @@ typedef struct ru_audio {
                                which the window's end can be decided: whatever is asked of it has
                                the same answer, however much more has been read. */
     ru_lookahead ahead;
-    const struct ru_position *current; /* the run's window while later ones are encoded; else
-                                          NULL */
+    const ru_place *current; /* the run's window while later ones are encoded; else NULL */
 } ru_audio;
 
 /* Tokens before a window's text; how many: in ru_state and ru_work. */
@@ -25817,7 +25922,7 @@ typedef struct ru_context {
 typedef struct ru_text {
     se_search search;
     se_hypothesis *hypothesis; /* the window's text */
-    const float *span;      /* samples of the window that is decoded, see en_mel_job */
+    ru_view view;           /* in the caches: what searches, alignment and wd_judge() are about */
     al_aligner aligner;
     zl_work *compress;
     char *buffer;           /* [2][ZL_MAX] text of a decoding that is to be compressed */
@@ -25919,10 +26024,8 @@ typedef struct ru_work {
     int64_t reported_ms;    /* last value passed to the progress callback */
     double reported_at;     /* when, see os_now_ms() */
     int due;                /* the window's end is known, or words can be confirmed */
-    int32_t device;         /* wnpu_device that encoded the window */
     int64_t gap_ms;         /* beginning of speech in the window without text, or -1 */
     size_t n_final;         /* tokens of the window before those that will be decoded again */
-    rs_origin origin;       /* how the window's text was decoded */
     wnpu_choice choice;     /* among phrases; struct_size 0: no result */
 } ru_work;
 
@@ -25966,13 +26069,12 @@ typedef struct ru_pieces {
     char text[RU_PIECES + 1]; /* NUL-terminated */
 } ru_pieces;
 
-/* Which window the run is working on. */
-typedef struct ru_position {
-    ru_place at;
-    size_t content;
-    int32_t device;
-    size_t window;          /* index of its cross-attention cache */
-} ru_position;
+/* How a window, or words confirmed in it, ended. */
+typedef enum ru_outcome {
+    RU_DONE,
+    RU_CANCELLED,           /* only what the checkpoint restores has changed */
+    RU_FAILED               /* with the status in ru_call.error */
+} ru_outcome;
 
 /* What the caller gave, and gets if the run does not succeed. */
 typedef struct ru_call {
@@ -26030,7 +26132,6 @@ static void ru_begin(ru_run *r)
     memset(&r->tentative, 0, sizeof r->tentative);
     memset(&r->pieces, 0, sizeof r->pieces);
     r->audio.at.n_samples = ML_MARGIN;
-    r->audio.content = ML_FRAMES;
     r->audio.complete = 0;
     r->audio.at.limit_ms = r->out.ledger.last_return_ms = r->work.gap_ms = -1;
     ru_begin_live(&r->state.live);
@@ -26048,16 +26149,20 @@ static lr_hotwords ru_hotwords(const wnpu_params *p)
     return list;
 }
 
-/* The script of the text of the current language. */
-static int32_t ru_script(const ru_language *spoken, const wnpu_params *params)
+/* The script of text in a language. */
+static int32_t ru_script(int32_t language, const wnpu_params *params)
 {
-    int32_t language = spoken->id;
     return language == TK_CHINESE || language == TK_CANTONESE ? params->script : WNPU_SCRIPT_ANY;
 }
 
 static int ru_cancelled(const int *cancel)
 {
     return __atomic_load_n(cancel, __ATOMIC_RELAXED);
+}
+
+static ru_outcome ru_outcome_of(int status)
+{
+    return status == WNPU_OK ? RU_DONE : RU_FAILED;
 }
 
 /* Milliseconds since *since, which is set to now. */
@@ -26242,13 +26347,13 @@ static int64_t aw_last_speech_ms(const ru_audio *a, int64_t ms)
  * are encoded ahead. */
 static uint64_t aw_first_frame(const ru_audio *a)
 {
-    return a->current != NULL ? a->current->at.frame : a->at.frame;
+    return a->current != NULL ? a->current->frame : a->at.frame;
 }
 
 /* Number of samples that have been read, counted from ML_MARGIN before that frame. */
 static size_t aw_have(const ru_audio *a)
 {
-    const ru_place *at = a->current != NULL ? &a->current->at : &a->at;
+    const ru_place *at = a->current != NULL ? a->current : &a->at;
     return at->n_samples + at->n_ahead;
 }
 
@@ -26579,11 +26684,11 @@ static int64_t aw_first_pause_ms(const ru_audio *a, const wnpu_params *params, s
     return params->vad ? aw_find_pause(a, i, from, to, pause) : -1;
 }
 
-/* Whether this window ends in a pause. */
-static int aw_ends_in_pause(const ru_audio *a, const wnpu_params *params)
+/* Whether a view of this window ends in a pause. */
+static int aw_ends_in_pause(const ru_audio *a, const wnpu_params *params, const ru_view *v)
 {
     return aw_cuts_windows(a, params) ||
-           a->at.cut_ms == ru_recording_ms(&a->at, (int64_t)a->content * 10);
+           a->at.cut_ms == ru_recording_ms(&a->at, (int64_t)v->content * 10);
 }
 
 /* The step in first..end-1 at which to end a window: the middle of the last pause of at least
@@ -26744,27 +26849,14 @@ static void aw_swap_detectors(ru_audio *a)
     a->ahead.active = !a->ahead.active;
 }
 
-static ru_position aw_get_position(const ru_audio *a, const ru_work *w, const de_decoder *d)
+static void aw_set_place(ru_audio *a, const ru_place *at)
 {
-    ru_position p;
-    p.at = a->at;
-    p.content = a->content;
-    p.device = w->device;
-    p.window = d->window;
-    return p;
-}
-
-static void aw_set_position(ru_audio *a, ru_work *w, de_decoder *d, const ru_position *p)
-{
-    a->at = p->at;
-    a->content = p->content;
-    w->device = p->device;
-    d->window = p->window;
+    a->at = *at;
 }
 
 /* From here on the detector and the window may be ahead of the current one, the latter until
  * aw_return(), the former until aw_end_ahead(). */
-static void aw_begin_ahead(ru_audio *a, const ru_position *current)
+static void aw_begin_ahead(ru_audio *a, const ru_place *current)
 {
     a->current = current;
     a->at.limit_ms = -1;
@@ -26775,9 +26867,9 @@ static void aw_begin_ahead(ru_audio *a, const ru_position *current)
 }
 
 /* Returns to the current window. */
-static void aw_return(ru_audio *a, ru_work *w, de_decoder *d)
+static void aw_return(ru_audio *a)
 {
-    aw_set_position(a, w, d, a->current);
+    aw_set_place(a, a->current);
     a->current = NULL;
 }
 
@@ -26960,16 +27052,17 @@ static int lg_find_gap(const ru_audio *a, const ru_ledger *ledger, const wnpu_pa
 /* ---- which segments are admitted ---- */
 
 /* End of the audio that the window's text was decoded from. No segment ends later. */
-static int64_t lg_content_end_ms(const ru_audio *a)
+static int64_t lg_content_end_ms(const ru_audio *a, const ru_view *v)
 {
-    int64_t end = ru_end_ms(&a->at), content = ru_recording_ms(&a->at, (int64_t)a->content * 10);
-    return a->content < aw_frames(&a->at) && content < end ? content : end;
+    int64_t end = ru_end_ms(&a->at), content = ru_recording_ms(&a->at, (int64_t)v->content * 10);
+    return v->content < aw_frames(&a->at) && content < end ? content : end;
 }
 
 /* Whether a segment begins after the decoded audio, allowing for errors of timestamps. */
-static int lg_is_past_content(const ru_audio *a, const wnpu_params *params, int64_t t0_ms)
+static int lg_is_past_content(const ru_audio *a, const ru_view *v, const wnpu_params *params,
+                              int64_t t0_ms)
 {
-    return params->vad && t0_ms >= lg_content_end_ms(a) + LG_TOLERANCE_MS;
+    return params->vad && t0_ms >= lg_content_end_ms(a, v) + LG_TOLERANCE_MS;
 }
 
 /* Whether a segment has symbols, but neither a letter nor a digit of any script. */
@@ -27008,10 +27101,10 @@ static int lg_is_last_resort(const rs_origin *o)
  * no-speech probability is low. Repetition whose sound does not recur is nothing if no
  * decoding was accepted. Both ends of a segment may be wrong by LG_TOLERANCE_MS, so silence
  * of that length at each says nothing: a command of half a second often gets a segment of two. */
-static int lg_is_unreliable(const ru_audio *a, const wnpu_params *params, const en_engine *e,
-                            const rs_draft *d)
+static int lg_is_unreliable(const ru_audio *a, const ru_view *view, const wnpu_params *params,
+                            const en_engine *e, const rs_draft *d)
 {
-    float around = aw_speech_share(a, ru_recording_ms(&a->at, 0), lg_content_end_ms(a));
+    float around = aw_speech_share(a, ru_recording_ms(&a->at, 0), lg_content_end_ms(a, view));
     float voice = d->voice > around ? d->voice : around;
     float excess = 2.0f * LG_TOLERANCE_MS / (float)(d->t1_ms - d->t0_ms + 1);
     float voiceless = voice + excess < 1.0f ? 1.0f - voice - excess : 0.0f;
@@ -27029,7 +27122,8 @@ static int lg_is_confirmed(const ru_confirmed *confirmed, size_t from)
 
 /* Decides whether a segment is stored: *refused is 1 if not. Extends the ledger to the earlier of
  * its own time and that of its first word, begins_ms. */
-static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms, int *refused)
+static int lg_admit(ru_run *r, const ru_view *view, size_t from, const rs_draft *d,
+                    int64_t begins_ms, int *refused)
 {
     int64_t begin;
     int reason = WNPU_REASON_PAUSE, status;
@@ -27047,7 +27141,7 @@ static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms
     status = lg_cover(&r->out, &r->audio, &r->call, begins_ms < d->t0_ms ? begins_ms : d->t0_ms,
                       reason);
     if (status == WNPU_OK && !lg_is_confirmed(&r->state.confirmed, from) &&
-        lg_is_unreliable(&r->audio, &r->call.params, &r->engine, d)) {
+        lg_is_unreliable(&r->audio, view, &r->call.params, &r->engine, d)) {
         status = lg_cover(&r->out, &r->audio, &r->call, d->t1_ms, WNPU_REASON_NO_SPEECH);
         *refused = 1;
     }
@@ -27155,78 +27249,121 @@ static int lg_report_segment(vc_voices *voices, const rs_store *store, const ru_
                 : WNPU_OK;
 }
 
-/* Adds a segment of the tokens from..to-1, which lasts from t0_ms to t1_ms by its timestamps. The
- * next window begins at next_ms. */
-static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_ms,
-                          int64_t next_ms)
+/* ---- one segment ---- */
+
+/* A segment that is being made of the tokens from..to-1 of a reading. */
+typedef struct lg_piece {
+    size_t from, to;
+    int64_t t0_ms, t1_ms;       /* by timestamps */
+    int64_t begin_ms, stop_ms;  /* of its first and last word if that is measured, else as above;
+                                   inside the decoded audio */
+    rs_draft draft;             /* times are by timestamps until it is admitted */
+} lg_piece;
+
+/* Sets what of a segment follows from the reading. */
+static void lg_begin_piece(const ru_audio *a, const wnpu_params *params, const ru_reading *reading,
+                           lg_piece *p)
 {
-    const se_hypothesis *h = r->text.hypothesis;
-    int64_t end = lg_content_end_ms(&r->audio);
-    rs_draft d;
+    const int64_t end = lg_content_end_ms(a, &reading->view);
+    rs_draft *d = &p->draft;
+    memset(d, 0, sizeof *d);
+    d->t0_ms = p->begin_ms = p->t0_ms < end ? p->t0_ms : end;
+    d->t1_ms = p->t1_ms < d->t0_ms ? d->t0_ms : p->t1_ms < end ? p->t1_ms : end;
+    p->stop_ms = d->t1_ms;
+    d->tokens = reading->text->tokens + p->from;
+    d->probability = reading->text->probability + p->from;
+    d->n = p->to - p->from;
+    d->language = reading->view.language;
+    d->script = ru_script(d->language, params);
+    d->window_ms = ru_recording_ms(&a->at, 0);
+    d->speaker = params->speaker;
+    d->origin = reading->origin;
+    d->voice = aw_speech_share(a, d->t0_ms, d->t1_ms);
+    d->copied = reading->text->copied > 0 && p->to >= reading->text->copied;
+}
+
+/* Sets when its words were said, if they are aligned; the next window begins at next_ms. */
+static void lg_time_piece(al_aligner *a, const ru_audio *audio, const ru_view *view,
+                          const wnpu_params *params, int64_t next_ms, lg_piece *p)
+{
+    const int64_t end = lg_content_end_ms(audio, view);
+    if (p->from == 0) {
+        p->begin_ms = lg_first_begin_ms(audio, params, p->begin_ms, p->stop_ms);
+    }
+    p->draft.word_text = a->text;
+    p->draft.at_ms = a->at_ms;
+    if (params->words) {
+        p->draft.words = al_segment(a, p->to, next_ms < end ? next_ms : end, &p->begin_ms,
+                                    &p->stop_ms, &p->draft.n_words);
+    }
+}
+
+/* Stores it and applies the parameters of style; *stored is 1 if text remains. Returns whether it
+ * has text without them in *added. */
+static int lg_store_piece(ru_results *out, const wnpu_params *params, const en_engine *e,
+                          wnpu_error *error, const rs_draft *d, int *added, int *stored)
+{
     sy_style style;
-    int stored = 0, status, refused, added;
-    int64_t model_end, begin, stop; /* begin and stop: times of words, if they are requested */
-    d.t0_ms = begin = t0_ms < end ? t0_ms : end;
-    d.t1_ms = model_end = stop = t1_ms < d.t0_ms ? d.t0_ms : t1_ms < end ? t1_ms : end;
-    d.tokens = h->tokens + from;
-    d.probability = h->probability + from;
-    d.n = to - from;
-    d.language = r->out.now.language.id;
-    d.script = ru_script(&r->out.now.language, &r->call.params);
-    style.replace = r->call.params.replace;
-    style.hotwords = ru_hotwords(&r->call.params);
-    style.drop_fillers = r->call.params.drop_fillers;
-    style.language = r->out.now.language.id;
-    d.window = (int32_t)r->state.window;
-    d.window_ms = ru_recording_ms(&r->audio.at, 0);
-    d.speaker = r->call.params.speaker;
-    d.origin = r->work.origin;
-    d.origin.device = r->work.device;
-    d.words = NULL;
-    d.n_words = 0;
-    if (from == 0) {
-        begin = lg_first_begin_ms(&r->audio, &r->call.params, begin, stop);
+    int status = rs_list_reserve(&out->store, &out->store.ledger);
+    *stored = 0;
+    status = status == WNPU_OK ? rs_add(&out->store, &e->model->vocab, d, stored) : status;
+    *added = *stored;
+    style.replace = params->replace;
+    style.hotwords = ru_hotwords(params);
+    style.drop_fillers = params->drop_fillers;
+    style.language = d->language;
+    status = status == WNPU_OK && *stored ? sy_restyle(&out->store, &style, stored) : status;
+    return status == WNPU_OK
+               ? WNPU_OK
+               : er_set(error, status, "the result store is full after %lu segments; raise "
+                        "result_bytes", (unsigned long)out->store.count);
+}
+
+/* Enters a stored segment into the ledger: it is text up to end_ms, and up to t1_ms by its
+ * timestamps. */
+static int lg_book_text(ru_results *out, const ru_audio *a, wnpu_error *error, int64_t end_ms,
+                        int64_t t1_ms)
+{
+    int status = lg_append(out, a, error, end_ms > t1_ms ? end_ms : t1_ms, WNPU_REASON_NONE);
+    if (t1_ms > out->ledger.covered_text_ms) {
+        out->ledger.covered_text_ms = t1_ms;
     }
-    d.word_text = r->text.aligner.text;
-    d.at_ms = r->text.aligner.at_ms;
-    if (r->call.params.words) {
-        d.words = al_segment(&r->text.aligner, to, next_ms < end ? next_ms : end, &begin, &stop,
-                             &d.n_words);
-    }
-    if (!lg_is_confirmed(&r->state.confirmed, from) &&
-        (r->work.gap_ms >= 0 || lg_is_past_content(&r->audio, &r->call.params, t0_ms))) {
+    return status;
+}
+
+/* Adds a segment to the results unless it is refused. The next window begins at next_ms. */
+static int lg_add_segment(ru_run *r, const ru_reading *reading, lg_piece *p, int64_t next_ms)
+{
+    const wnpu_params *params = &r->call.params;
+    rs_draft *d = &p->draft;
+    int64_t model_end_ms;
+    int status, refused, stored, added;
+    lg_begin_piece(&r->audio, params, reading, p);
+    d->window = (int32_t)r->state.window;
+    model_end_ms = d->t1_ms;
+    lg_time_piece(&r->text.aligner, &r->audio, &reading->view, params, next_ms, p);
+    if (!lg_is_confirmed(&r->state.confirmed, p->from) &&
+        (r->work.gap_ms >= 0 || lg_is_past_content(&r->audio, &reading->view, params, p->t0_ms))) {
         return WNPU_OK;
     }
-    d.voice = aw_speech_share(&r->audio, d.t0_ms, d.t1_ms);
-    d.copied = h->copied > 0 && to >= h->copied;
-    status = lg_admit(r, from, &d, begin, &refused);
+    status = lg_admit(r, &reading->view, p->from, d, p->begin_ms, &refused);
     if (status != WNPU_OK || refused) {
         return status;
     }
-    d.t0_ms = begin;
-    d.t1_ms = stop > begin ? stop : begin;
-    d.level = lg_decibels(aw_power(&r->audio, d.t0_ms, d.t1_ms));
-    status = rs_list_reserve(&r->out.store, &r->out.store.ledger);
-    status = status == WNPU_OK ? rs_add(&r->out.store, &r->engine.model->vocab, &d, &stored)
-                               : status;
-    added = stored;
-    status = status == WNPU_OK && stored ? sy_restyle(&r->out.store, &style, &stored) : status;
-    if (status != WNPU_OK) {
-        return er_set(&r->call.error, status, "the result store is full after %lu segments; raise "
-                      "result_bytes", (unsigned long)r->out.store.count);
+    d->t0_ms = p->begin_ms;
+    d->t1_ms = p->stop_ms > p->begin_ms ? p->stop_ms : p->begin_ms;
+    d->level = lg_decibels(aw_power(&r->audio, d->t0_ms, d->t1_ms));
+    status = lg_store_piece(&r->out, params, &r->engine, &r->call.error, d, &added, &stored);
+    if (status != WNPU_OK || !added) {
+        return status;
     }
-    if (!added) {
-        return WNPU_OK;
-    }
-    status = lg_append(&r->out, &r->audio, &r->call.error, stop > model_end ? stop : model_end,
-                       WNPU_REASON_NONE);
-    if (model_end > r->out.ledger.covered_text_ms) {
-        r->out.ledger.covered_text_ms = model_end;
-    }
+    status = lg_book_text(&r->out, &r->audio, &r->call.error, p->stop_ms, model_end_ms);
     return status == WNPU_OK && stored
                ? lg_report_segment(&r->voices, &r->out.store, &r->audio, &r->call)
                : status;
 }
+
+/* ---- division of a window's tokens ---- */
 
 /* Whether the last token is a single timestamp, which means that no speech follows it. */
 static int lg_single_end(const se_hypothesis *h, int32_t t0)
@@ -27260,16 +27397,20 @@ static size_t lg_used_frames(const se_hypothesis *h, int32_t t0, size_t frames)
     return used > 0 && used < frames ? used : frames;
 }
 
-/* Divides the window's tokens into segments at pairs of timestamps, as OpenAI's transcribe(). Sets
- * how many frames were used and how many tokens are in segments. A segment begins at its first
- * token if that is a timestamp, otherwise at the end of the previous segment. */
-static int lg_add_segments(ru_run *r, size_t frames, size_t *used, size_t *taken)
+/* Divides the tokens of a window into segments at pairs of timestamps, as OpenAI's transcribe().
+ * The window ends after `frames`. Sets how many of them were used and how many tokens are in
+ * segments. A segment begins at its first token if that is a timestamp, otherwise at the end of the
+ * previous segment. */
+static int lg_add_segments(ru_run *r, const ru_reading *reading, size_t frames, size_t *used,
+                           size_t *taken)
 {
-    const se_hypothesis *h = r->text.hypothesis;
+    const se_hypothesis *h = reading->text;
     int32_t t0 = r->engine.model->vocab.timestamp0;
     int64_t base = ru_recording_ms(&r->audio.at, 0), begin, length = (int64_t)frames * 10, next;
-    size_t i, last = 0, pairs = 0;
+    size_t i, pairs = 0;
     int status = WNPU_OK, single_end = lg_single_end(h, t0);
+    lg_piece piece;
+    *taken = 0;
     *used = lg_used_frames(h, t0, frames);
     next = base + (int64_t)*used * 10;
     for (i = 1; i <= h->n && status == WNPU_OK; i++) {
@@ -27277,14 +27418,15 @@ static int lg_add_segments(ru_run *r, size_t frames, size_t *used, size_t *taken
         if (!pair && !(i == h->n && single_end && pairs > 0)) {
             continue;
         }
-        begin = (int64_t)lg_latest_step(h, t0, h->tokens[last] >= t0 ? last + 1 : last) *
+        begin = (int64_t)lg_latest_step(h, t0, h->tokens[*taken] >= t0 ? *taken + 1 : *taken) *
                 LG_STEP_MS;
-        status = lg_add_segment(r, last, i, base + begin,
-                         base + (int64_t)lg_latest_step(h, t0, i) * LG_STEP_MS, next);
+        piece.from = *taken;
+        piece.to = *taken = i;
+        piece.t0_ms = base + begin;
+        piece.t1_ms = base + (int64_t)lg_latest_step(h, t0, i) * LG_STEP_MS;
+        status = lg_add_segment(r, reading, &piece, next);
         pairs += (size_t)pair;
-        last = i;
     }
-    *taken = last;
     if (pairs > 0 || status != WNPU_OK) {
         return status;
     }
@@ -27297,7 +27439,11 @@ static int lg_add_segments(ru_run *r, size_t frames, size_t *used, size_t *taken
     if (h->n > 1 && h->tokens[0] >= t0 && (int64_t)lg_latest_step(h, t0, 1) * LG_STEP_MS < length) {
         begin = (int64_t)lg_latest_step(h, t0, 1) * LG_STEP_MS;
     }
-    return lg_add_segment(r, 0, h->n, base + begin, base + length, next);
+    piece.from = 0;
+    piece.to = h->n;
+    piece.t0_ms = base + begin;
+    piece.t1_ms = base + length;
+    return lg_add_segment(r, reading, &piece, next);
 }
 
 /* ---- silence, and the end of a run ---- */
@@ -27309,17 +27455,17 @@ static size_t lg_leading_silence(const ru_audio *a, const ru_confirmed *confirme
     return silent >= LG_LEADING_SILENCE_MS && confirmed->n == 0 ? (size_t)silent / 10u : 0;
 }
 
-/* Returns how many frames without speech to skip at the beginning of the window. If 0, sets how
- * many frames to decode: up to the end of speech if silence follows it. */
+/* Returns how many frames without speech to skip at the beginning of the window. If 0, sets
+ * *content, the frames to decode: up to the end of speech if silence follows it. */
 static size_t lg_skip_silence(ru_audio *a, const ru_confirmed *confirmed, const wnpu_params *params,
-                              size_t frames)
+                              size_t frames, size_t *content)
 {
     int64_t base = ru_recording_ms(&a->at, 0), end, begin, last, known;
-    a->content = frames;
+    *content = frames;
     if (!params->vad) {
         return 0;
     }
-    frames = a->content = aw_window_frames(a, params, frames);
+    frames = *content = aw_window_frames(a, params, frames);
     end = ru_recording_ms(&a->at, (int64_t)frames * 10);
     begin = aw_next_speech_ms(a, base);
     if (begin >= end && confirmed->n == 0) {
@@ -27334,7 +27480,7 @@ static size_t lg_skip_silence(ru_audio *a, const ru_confirmed *confirmed, const 
         last = a->at.limit_ms;
     }
     if (last > base && (known - last >= LG_TRAILING_SILENCE_MS || last == a->at.limit_ms)) {
-        a->content = (size_t)(last - base + 9) / 10u;
+        *content = (size_t)(last - base + 9) / 10u;
     }
     return 0;
 }
@@ -27475,76 +27621,136 @@ static void wd_append_context(ru_state *s, const ru_context *context, const en_e
 }
 
 /* Composes [<|startofprev|> text] <|startoftranscript|> [language task] [<|notimestamps|>]
- * [confirmed words or prefix]. Earlier text is included only if context is 1. */
-static void wd_make_prompt(ru_run *r, int context, se_prompt *p)
+ * [tokens that are given]. Earlier text is included only if context is 1. */
+static void wd_make_prompt(const ru_run *r, const ru_view *view, int context, se_prompt *p)
 {
     const tk_vocab *v = &r->engine.model->vocab;
+    int32_t *prompt = r->context.prompt;
     size_t n = 0, room = wd_previous_capacity(r->engine.model) - r->work.n_initial, latest;
-    size_t confirmed = r->state.confirmed.n;
     latest = r->state.n_previous < room ? r->state.n_previous : room;
     p->n_before = 0;
     p->before = r->context.previous + (r->state.n_previous - latest);
     if (context && r->work.n_initial + latest > 0) {
-        r->context.prompt[n++] = v->sot_prev;
-        memcpy(r->context.prompt + n, r->context.initial, r->work.n_initial * sizeof(int32_t));
+        prompt[n++] = v->sot_prev;
+        memcpy(prompt + n, r->context.initial, r->work.n_initial * sizeof(int32_t));
         n += r->work.n_initial;
-        memcpy(r->context.prompt + n, p->before, latest * sizeof(int32_t));
+        memcpy(prompt + n, p->before, latest * sizeof(int32_t));
         n += latest;
         p->n_before = latest;
     }
     p->sot = n;
-    n += tk_start_tokens(v, r->out.now.language.id, r->call.params.task, r->context.prompt + n);
+    n += tk_start_tokens(v, view->language, r->call.params.task, prompt + n);
     if (!r->call.params.timestamps) {
-        r->context.prompt[n++] = v->no_timestamps;
+        prompt[n++] = v->no_timestamps;
     }
-    p->n_given = confirmed > 0 ? confirmed : r->audio.at.frame == 0 ? r->work.n_prefix : 0;
-    memcpy(r->context.prompt + n, confirmed > 0 ? r->state.confirmed.tokens : r->context.prefix,
-           p->n_given * sizeof(int32_t));
-    p->tokens = r->context.prompt;
+    p->n_given = view->n_given;
+    memcpy(prompt + n, view->given, p->n_given * sizeof(int32_t));
+    p->tokens = prompt;
     p->n = n + p->n_given;
-    p->said = r->state.confirmed.tokens + p->n_given;
-    p->n_said = r->state.confirmed.n_said > p->n_given ? r->state.confirmed.n_said - p->n_given : 0;
+    p->said = view->said;
+    p->n_said = view->n_said;
 }
 
-static int wd_encodes_all(const en_engine *e)
+/* Whether there is text before the window that its decoding can continue. */
+static int wd_has_context(const ru_state *s, const ru_work *w)
 {
-    return e->positions == e->model->n_audio_ctx;
+    return s->n_previous + w->n_initial > 0;
 }
 
-/* Encodes samples, of which the first `content` frames count, into the caches of decoder.window.
- * An accelerator computes all positions. */
-static void wd_encode_samples(ru_run *r, const float *span, size_t content)
+/* ---- views ----
+ * Everything that reads the open window does so in two steps: wd_view() or a copy of it says what
+ * is to be read, wd_encode() and wd_read() read it. Both set what they need and nothing else, so
+ * nothing has to be prepared before or put back after them. */
+
+/* `content` frames of the window from frame `skip` of it on, behind confirmed words or the prefix.
+ * All encoder positions are computed. */
+static ru_view wd_view(const ru_run *r, size_t skip, size_t content)
+{
+    const ru_confirmed *c = &r->state.confirmed;
+    ru_view v;
+    memset(&v, 0, sizeof v);
+    v.frame = r->audio.at.frame + skip;
+    v.span = r->audio.samples + skip * ML_HOP;
+    v.content = content;
+    v.positions = r->engine.model->n_audio_ctx;
+    v.window = r->text.view.window;
+    v.language = r->out.now.language.id;
+    v.least_end = r->engine.model->vocab.timestamp0;
+    v.given = c->n > 0 ? c->tokens : r->context.prefix;
+    v.n_given = c->n > 0 ? c->n : v.frame == 0 ? r->work.n_prefix : 0;
+    v.said = c->tokens + v.n_given;
+    v.n_said = c->n_said > v.n_given ? c->n_said - v.n_given : 0;
+    return v;
+}
+
+/* Makes a view whose caches are filled the one that is read. */
+static void wd_load(ru_text *text, en_engine *e, de_decoder *decoder, const ru_view *v)
+{
+    text->view = *v;
+    e->positions = v->positions;
+    decoder->window = v->window;
+    se_invalidate(&text->search);
+}
+
+static int wd_encodes_all(const en_engine *e, const ru_view *v)
+{
+    return v->positions == e->model->n_audio_ctx;
+}
+
+/* Fills the caches of a view, and makes it the one that is read. An accelerator computes all
+ * positions. Without windows that are decoded together its caches may be those of the
+ * lookahead. */
+static void wd_encode(ru_run *r, ru_view *v, ru_cost *cost)
 {
     double since = os_now_ms();
     int bridged;
-    r->text.span = span;
-    en_log_mel(&r->engine, span, content);
-    r->out.now.stats.log_mel_ms += ru_elapsed_ms(&since);
-    bridged = wd_encodes_all(&r->engine) && np_begin(&r->bridge);
-    r->work.device = bridged ? WNPU_DEVICE_ACCEL : WNPU_DEVICE_CPU;
+    if (r->audio.batch < 2) {
+        r->audio.ahead.n = 0;
+    }
+    wd_load(&r->text, &r->engine, &r->decoder, v);
+    en_log_mel(&r->engine, v->span, v->content);
+    cost->log_mel_ms += ru_elapsed_ms(&since);
+    bridged = !v->cpu_only && wd_encodes_all(&r->engine, v) && np_begin(&r->bridge);
+    v->device = r->text.view.device = bridged ? WNPU_DEVICE_ACCEL : WNPU_DEVICE_CPU;
     if (bridged) {
         np_run(&r->bridge);
     } else {
         en_run(&r->engine);
     }
-    r->out.now.stats.encoder_ms += ru_elapsed_ms(&since);
+    cost->encoder_ms += ru_elapsed_ms(&since);
     if (bridged) {
         np_cross(&r->bridge, de_cross(&r->decoder));
         np_end(&r->bridge);
     } else {
         en_cross(&r->engine, de_cross(&r->decoder));
     }
-    r->out.now.stats.cross_ms += ru_elapsed_ms(&since);
+    cost->cross_ms += ru_elapsed_ms(&since);
 }
 
-static void wd_encode(ru_run *r)
+/* Adds what a decoding has taken. */
+static void wd_count(wnpu_stats *stats, const ru_cost *cost)
 {
-    if (r->audio.batch < 2) {
-        r->audio.ahead.n = 0; /* its caches are overwritten */
-    }
-    se_invalidate(&r->text.search);
-    wd_encode_samples(r, r->audio.samples, r->audio.content);
+    stats->log_mel_ms += cost->log_mel_ms;
+    stats->encoder_ms += cost->encoder_ms;
+    stats->cross_ms += cost->cross_ms;
+    stats->tokens += cost->tokens;
+    stats->prompt_tokens += cost->prompt_tokens;
+}
+
+/* Encodes a window of the run and counts it. */
+static void wd_encode_window(ru_run *r, ru_view *v)
+{
+    ru_cost cost = {0};
+    wd_encode(r, v, &cost);
+    wd_count(&r->out.now.stats, &cost);
     r->out.now.stats.windows++;
+}
+
+/* Probabilities of the languages in the view that is read, and of no speech. */
+static void wd_probe_languages(ru_text *text, de_decoder *d, float *probability, float *no_speech)
+{
+    se_languages(d, probability, no_speech);
+    se_invalidate(&text->search); /* it used the decoder */
 }
 
 /* ---- languages ---- */
@@ -27567,10 +27773,10 @@ static int32_t wd_best_language(const ru_work *w, const en_engine *e, const floa
 }
 
 /* Seconds of speech in the window; without the detector, seconds of audio. */
-static float wd_speech_s(const ru_audio *a, const wnpu_params *params)
+static float wd_speech_s(const ru_audio *a, const wnpu_params *params, const ru_view *v)
 {
-    int64_t ms = params->vad ? aw_speech_ms(a, ru_recording_ms(&a->at, 0), lg_content_end_ms(a))
-                             : (int64_t)a->content * 10;
+    int64_t ms = params->vad ? aw_speech_ms(a, ru_recording_ms(&a->at, 0), lg_content_end_ms(a, v))
+                             : (int64_t)v->content * 10;
     return (float)ms / 1000.0f;
 }
 
@@ -27581,13 +27787,14 @@ static int wd_add_detection(ru_run *r, float *probability /* [RU_LANGUAGES] */)
 {
     float no_speech = 0.0f, weight;
     int32_t i;
-    se_languages(&r->decoder, probability, &no_speech);
-    se_invalidate(&r->text.search); /* the detection used the decoder */
+    wd_probe_languages(&r->text, &r->decoder, probability, &no_speech);
     if (ru_cancelled(r->call.cancel)) {
         return 0;
     }
     r->out.now.stats.prompt_tokens++;
-    weight = no_speech < 1.0f ? (1.0f - no_speech) * wd_speech_s(&r->audio, &r->call.params) : 0.0f;
+    weight = no_speech < 1.0f ? (1.0f - no_speech) *
+                                    wd_speech_s(&r->audio, &r->call.params, &r->text.view)
+                              : 0.0f;
     weight = weight > 1e-6f ? weight : 1e-6f; /* so that a recording of silence has a result, too */
     for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
         r->out.now.language.sums[i] += weight * probability[i];
@@ -27658,30 +27865,39 @@ static void wd_follow_language(ru_language *language, const ru_work *w, const en
     language->rival = best != language->id ? best : -1;
 }
 
-/* Detects the language of the window if necessary; to be called before it is decoded. */
+/* Sets the language of the view that is read. */
+static void wd_set_language(ru_text *text, int32_t language, ru_view *v)
+{
+    v->language = text->view.language = language;
+}
+
+/* Detects the language of the window if necessary, before it is decoded. Confirmed words keep that
+ * of the run until the window ends. */
 static void wd_update_language(ru_run *r)
 {
+    ru_language *language = &r->out.now.language;
     float probability[RU_LANGUAGES];
-    int32_t confirmed = r->out.now.language.id;
-    if (!wd_needs_language(&r->out.now.language, &r->engine, &r->call.params) ||
+    ru_language next;
+    if (!wd_needs_language(language, &r->engine, &r->call.params) ||
         !wd_add_detection(r, probability)) {
         return;
     }
+    next = *language;
     if (r->call.params.language_mode == WNPU_LANGUAGE_EACH) {
-        wd_follow_language(&r->out.now.language, &r->work, &r->engine, &r->call.params,
-                           probability);
+        wd_follow_language(&next, &r->work, &r->engine, &r->call.params, probability);
     } else {
-        wd_decide_language(&r->out.now.language, &r->work, &r->engine);
+        wd_decide_language(&next, &r->work, &r->engine);
     }
-    r->out.now.language.id = r->state.confirmed.n > 0 ? confirmed : r->out.now.language.id;
+    next.id = r->state.confirmed.n > 0 ? language->id : next.id;
+    *language = next;
 }
 
-/* Index of the current window in the lookahead, or lookahead.n. */
-static size_t wd_lookahead_index(const ru_audio *a)
+/* Index of a view in the lookahead, or lookahead.n. */
+static size_t wd_lookahead_index(const ru_lookahead *f, const ru_view *v)
 {
-    const ru_lookahead *f = &a->ahead;
     size_t i;
-    for (i = 0; i < f->n && (f->frame[i] != a->at.frame || f->content[i] != a->content); i++) {
+    for (i = 0; i < f->n && (f->view[i].frame != v->frame || f->view[i].content != v->content);
+         i++) {
     }
     return i;
 }
@@ -27729,21 +27945,24 @@ static al_part wd_part(const ru_run *r, const int32_t *tokens, const se_parts *p
     return part;
 }
 
-/* Whether the sound of the first n parts of an aligned repetition recurs in the window. */
-static int wd_sound_recurs(ru_text *text, const ru_audio *audio, en_engine *e,
-                           const se_parts *parts, size_t n, size_t window)
+/* The view that index `window` of a judge is about, see se_judge. */
+static ru_view wd_judged(const ru_text *text, const ru_audio *a, size_t window)
 {
-    const ru_lookahead *f = &audio->ahead;
-    al_aligner *a = &text->aligner;
-    const float *span = window == SE_ALONE
-                            ? text->span
-                            : audio->samples + (f->frame[window] - audio->at.frame) * ML_HOP;
+    ru_view v = window == SE_ALONE ? text->view : a->ahead.view[window];
+    v.span = window == SE_ALONE ? v.span : a->samples + (v.frame - a->at.frame) * ML_HOP;
+    return v;
+}
+
+/* Whether the sound of the first n parts of an aligned repetition recurs in the view. */
+static int wd_sound_recurs(al_aligner *a, en_engine *e, const ru_view *view, const se_parts *parts,
+                           size_t n)
+{
     uint32_t begin[SE_MAX_TOKENS + 1];
     size_t k;
     for (k = 0; k < n; k++) {
         begin[k] = a->path[parts->begin[k]];
     }
-    en_log_mel(e, span, window == SE_ALONE ? audio->content : f->content[window]);
+    en_log_mel(e, view->span, view->content);
     return al_sound_recurs(a, begin, n);
 }
 
@@ -27752,25 +27971,24 @@ static size_t wd_judge(void *user, const int32_t *tokens, se_parts *parts, size_
                        size_t window)
 {
     ru_run *r = user;
-    const ru_lookahead *f = &r->audio.ahead;
+    const ru_view view = wd_judged(&r->text, &r->audio, window);
     al_aligner *a = &r->text.aligner;
     const tk_vocab *v = &r->engine.model->vocab;
-    size_t frames = window == SE_ALONE ? r->audio.content : f->content[window], start, n, k;
-    uint64_t first = window == SE_ALONE ? r->audio.at.frame : f->frame[window];
-    uint64_t base = first / LG_FRAMES_PER_STEP;
+    uint64_t base = view.frame / LG_FRAMES_PER_STEP;
+    size_t start, n, k;
     n = parts->begin[parts->n];
-    start = tk_start_tokens(v, r->out.now.language.id, r->call.params.task, a->tokens);
+    start = tk_start_tokens(v, view.language, r->call.params.task, a->tokens);
     if (!r->call.params.timestamps) {
         a->tokens[start++] = v->no_timestamps;
     }
     memcpy(a->tokens + start, tokens, n * sizeof(int32_t));
-    al_align_partial(a, start, n, slot, frames);
+    al_align_partial(a, start, n, slot, view.content);
     for (k = 0; k < parts->n; k++) {
         a->part[k] = wd_part(r, tokens, parts, k, base);
     }
     k = al_supported(a->part, parts->n);
     parts->copied = k >= SE_MIN_CONFIRMED &&
-                    !wd_sound_recurs(&r->text, &r->audio, &r->engine, parts, k, window);
+                    !wd_sound_recurs(a, &r->engine, &view, parts, k);
     parts->at = k < parts->n ? a->path[parts->begin[k]] : 0;
     return k;
 }
@@ -27812,10 +28030,10 @@ static int wd_has_logprob_gate(const wnpu_params *params)
 }
 
 /* OpenAI's rule for silence, applied to the decoding that was kept. */
-static int wd_is_silence(const ru_work *w, const wnpu_params *params)
+static int wd_is_silence(const rs_origin *o, const wnpu_params *params)
 {
-    return w->origin.no_speech > params->no_speech_threshold &&
-           !(wd_has_logprob_gate(params) && w->origin.mean_logprob > params->logprob_threshold);
+    return o->no_speech > params->no_speech_threshold &&
+           !(wd_has_logprob_gate(params) && o->mean_logprob > params->logprob_threshold);
 }
 
 /* Which gates a decoding fails, wnpu_refusal values. Silence fails none, since decoding it again
@@ -27838,19 +28056,19 @@ static uint32_t wd_refusals(const wnpu_params *p, const rs_origin *o, int loop)
 
 /* Whether a rejected decoding is better than the one kept before: no loop before loop, text that
  * does not repeat itself before text that does, then the higher mean log-probability. */
-static int wd_is_better(const ru_work *w, const wnpu_params *params, const rs_origin *o, int loop,
-                        int old_loop)
+static int wd_is_better(const wnpu_params *params, const ru_reading *now, const ru_reading *old)
 {
     float limit = params->compression_threshold;
-    int repeats = limit > 0.0f && o->compression_ratio > limit;
-    int old_repeats = limit > 0.0f && w->origin.compression_ratio > limit;
+    int loop = now->text->loop > 0, old_loop = old->text->loop > 0;
+    int repeats = limit > 0.0f && now->origin.compression_ratio > limit;
+    int old_repeats = limit > 0.0f && old->origin.compression_ratio > limit;
     if (loop != old_loop) {
         return loop < old_loop;
     }
     if (repeats != old_repeats) {
         return repeats < old_repeats;
     }
-    return o->mean_logprob > w->origin.mean_logprob;
+    return now->origin.mean_logprob > old->origin.mean_logprob;
 }
 
 /* The last timestamp among the first n tokens, or t0. */
@@ -27879,6 +28097,7 @@ static void wd_cut_loop(const en_engine *e, const wnpu_params *params, se_hypoth
     h->n_given = h->n_given < n ? h->n_given : n;
 }
 
+/* The options of attempt number `attempt` by the parameters. */
 static void wd_options(const ru_run *r, float temperature, uint64_t attempt, se_options *o)
 {
     const wnpu_params *p = &r->call.params;
@@ -27995,8 +28214,8 @@ static void wd_listen(void *user, const se_hypothesis *h)
 
 /* Begins the text of a decoding of window number `window`. The text of the one before, if there was
  * one, is withdrawn. */
-static void wd_begin_text(ru_pieces *p, ru_call *call, const ru_audio *a,
-                          const ru_language *language, uint32_t window, uint32_t attempt)
+static void wd_begin_text(ru_pieces *p, ru_call *call, const ru_audio *a, int32_t language,
+                          uint32_t window, uint32_t attempt)
 {
     int withdraw = attempt > 0 && (p->told > 0 || p->overflow);
     p->n_tokens = p->length = p->told = p->n_held = 0;
@@ -28037,27 +28256,6 @@ static void wd_end_text(ru_pieces *p, ru_call *call, const rs_store *store, size
 
 /* ---- attempts ---- */
 
-/* Decodes the window, or returns its text from the lookahead. */
-static const se_hypothesis *wd_search(ru_run *r, const se_prompt *p, const se_options *o)
-{
-    se_search *s = &r->text.search;
-    const se_hypothesis *h;
-    size_t i = wd_lookahead_index(&r->audio);
-    if (i == r->audio.ahead.n || !se_is_greedy(s, p, o)) {
-        s->listener.function = r->call.params.on_token != NULL ? wd_listen : NULL;
-        s->listener.user = r;
-        h = se_run(s, p, o);
-        s->listener.function = NULL;
-    } else {
-        s->steps += r->audio.ahead.steps[i];
-        s->prompt_tokens += (uint32_t)p->n;
-        h = &r->audio.ahead.hypothesis[i];
-    }
-    if (r->call.params.on_token != NULL) {
-        wd_report(&r->pieces, &r->call, &r->engine, h, 1);
-    }
-    return h;
-}
 
 /* Whether a decoding passes the gates. A loop after repetition that is in the audio passes: the
  * loop is cut off, and the audio after it is decoded with the next window. */
@@ -28066,10 +28264,15 @@ static int wd_passes(const se_hypothesis *h, uint32_t reasons)
     return reasons == 0 || (reasons == WNPU_REFUSED_LOOP && h->confirmed);
 }
 
-static rs_origin wd_origin(const ru_work *w, const ru_text *text, const en_engine *e,
-                           const se_hypothesis *h, float temperature, const se_prompt *p)
+
+/* How the text of a reading was decoded. */
+static rs_origin wd_origin(const ru_text *text, const en_engine *e, const ru_reading *reading,
+                           float temperature, const se_prompt *p)
 {
-    rs_origin o = w->origin;
+    const se_hypothesis *h = reading->text;
+    rs_origin o;
+    memset(&o, 0, sizeof o);
+    o.device = reading->view.device;
     o.mean_logprob = se_mean_logprob(h);
     o.mean_logprob = o.mean_logprob < 0.0f ? o.mean_logprob : 0.0f; /* rounding errors */
     o.no_speech = h->no_speech;
@@ -28080,26 +28283,69 @@ static rs_origin wd_origin(const ru_work *w, const ru_text *text, const en_engin
     return o;
 }
 
-/* Decodes the window once and keeps the result if it is the best so far. Returns the gates that it
- * fails, and whether it is accepted. */
-static uint32_t wd_attempt(ru_run *r, float temperature, int context, uint32_t attempt, int *passes)
+/* Reads a view that was encoded into out->text: by a search, or what the lookahead found. */
+static void wd_read(ru_run *r, const ru_view *v, const se_prompt *p, const se_options *o,
+                    ru_reading *out)
 {
+    se_hypothesis *text = out->text;
+    se_search *s = &r->text.search;
+    const ru_lookahead *f = &r->audio.ahead;
+    size_t i = wd_lookahead_index(f, v);
+    memset(out, 0, sizeof *out);
+    out->view = *v;
+    out->text = text;
+    if (i == f->n || !se_is_greedy(s, p, o)) {
+        r->text.search.least_end = v->least_end;
+        *text = *se_run(s, p, o);
+        se_take_counts(s, &out->cost.tokens, &out->cost.prompt_tokens);
+    } else {
+        *text = f->hypothesis[i];
+        out->cost.tokens = f->steps[i];
+        out->cost.prompt_tokens = (uint32_t)p->n;
+    }
+    out->cancelled = ru_cancelled(r->call.cancel);
+    out->origin = wd_origin(&r->text, &r->engine, out, o->temperature, p);
+}
+
+/* Copies a reading, but for where its text is. */
+static void wd_keep(const ru_reading *reading, ru_reading *kept)
+{
+    se_hypothesis *text = kept->text;
+    *text = *reading->text;
+    *kept = *reading;
+    kept->text = text;
+}
+
+/* Decodes the window once and keeps the result in *kept if it is the best so far. Returns the gates
+ * that it fails, and whether it is accepted. */
+static uint32_t wd_attempt(ru_run *r, const ru_view *v, float temperature, int context,
+                           uint32_t attempt, ru_reading *kept, int *passes)
+{
+    const int told = r->call.params.on_token != NULL;
+    se_search *s = &r->text.search;
     se_options options;
     se_prompt prompt;
-    const se_hypothesis *h;
-    rs_origin o;
+    se_hypothesis text;
+    ru_reading now;
     uint32_t reasons;
-    wd_make_prompt(r, context, &prompt);
+    wd_make_prompt(r, v, context, &prompt);
     wd_options(r, temperature, attempt, &options);
-    wd_begin_text(&r->pieces, &r->call, &r->audio, &r->out.now.language, r->state.window, attempt);
-    h = wd_search(r, &prompt, &options);
-    o = wd_origin(&r->work, &r->text, &r->engine, h, temperature, &prompt);
-    reasons = wd_refusals(&r->call.params, &o, h->loop > 0);
-    *passes = wd_passes(h, reasons) || (r->state.confirmed.n > 0 && h->n == r->state.confirmed.n);
-    if (attempt == 0 || *passes ||
-        wd_is_better(&r->work, &r->call.params, &o, h->loop > 0, r->text.hypothesis->loop > 0)) {
-        *r->text.hypothesis = *h;
-        r->work.origin = o;
+    wd_begin_text(&r->pieces, &r->call, &r->audio, v->language, r->state.window, attempt);
+    now.text = &text;
+    s->listener.function = told ? wd_listen : NULL;
+    s->listener.user = r;
+    wd_read(r, v, &prompt, &options, &now);
+    s->listener.function = NULL;
+    if (told) {
+        wd_report(&r->pieces, &r->call, &r->engine, &text, 1);
+    }
+    now.origin.temperature = temperature; /* which the search may have changed */
+    wd_count(&r->out.now.stats, &now.cost);
+    reasons = wd_refusals(&r->call.params, &now.origin, text.loop > 0);
+    *passes = wd_passes(&text, reasons) || (r->state.confirmed.n > 0 &&
+                                            text.n == r->state.confirmed.n);
+    if (attempt == 0 || *passes || wd_is_better(&r->call.params, &now, kept)) {
+        wd_keep(&now, kept);
     }
     return reasons;
 }
@@ -28121,52 +28367,51 @@ static int wd_ends_twice(const tk_vocab *v, const se_hypothesis *h)
 
 /* Whether a text that passes the gates may be wrong because not all positions were encoded: then
  * the sentence is said again, or the text does not end with the content. */
-static int wd_is_doubtful(const ru_audio *a, const en_engine *e, const wnpu_params *params,
-                          const se_hypothesis *h)
+static int wd_is_doubtful(const en_engine *e, const wnpu_params *params, const ru_reading *reading)
 {
     const tk_vocab *v = &e->model->vocab;
+    const se_hypothesis *h = reading->text;
     int32_t late = wd_last_timestamp(h, h->n, v->timestamp0) - v->timestamp0 -
-                   (int32_t)a->content / 2;
+                   (int32_t)reading->view.content / 2;
     return wd_ends_twice(v, h) ||
            (params->timestamps && (late > WD_SHORT_STEPS || late < -WD_SHORT_STEPS));
 }
 
 /* Decodes a window of which not all positions are encoded. Returns whether its text is good;
  * otherwise all positions are encoded now. */
-static int wd_attempt_short(ru_run *r, int context)
+static int wd_attempt_short(ru_run *r, ru_view *v, int context, ru_reading *kept)
 {
     double since;
     int passes = 0;
-    wd_attempt(r, r->call.params.temperature, context, 0, &passes);
-    r->work.origin.accepted = passes;
-    if (ru_cancelled(r->call.cancel) ||
-        (passes && !wd_is_doubtful(&r->audio, &r->engine, &r->call.params, r->text.hypothesis))) {
+    wd_attempt(r, v, r->call.params.temperature, context, 0, kept, &passes);
+    kept->origin.accepted = passes;
+    if (kept->cancelled ||
+        (passes && !wd_is_doubtful(&r->engine, &r->call.params, kept))) {
         return 1;
     }
     since = os_now_ms();
-    r->engine.positions = r->engine.model->n_audio_ctx;
-    wd_encode(r);
-    r->out.now.stats.decoder_ms -= ru_elapsed_ms(&since);
-    memset(&r->work.origin, 0, sizeof r->work.origin);
-    return ru_cancelled(r->call.cancel);
+    v->positions = r->engine.model->n_audio_ctx;
+    wd_encode_window(r, v);
+    r->out.now.stats.decoder_ms -= ru_elapsed_ms(&since); /* which the caller measures */
+    kept->cancelled = ru_cancelled(r->call.cancel);
+    return kept->cancelled;
 }
 
 /* Decodes the window until a decoding is accepted: text that repeats itself once more without
  * context, then at increasing temperatures. */
-static void wd_attempts(ru_run *r)
+static void wd_attempts(ru_run *r, ru_view *v, ru_reading *kept)
 {
     const uint32_t repeats = WNPU_REFUSED_LOOP | WNPU_REFUSED_COMPRESSION;
     const wnpu_params *p = &r->call.params;
-    int context = r->state.n_previous + r->work.n_initial > 0;
+    int context = wd_has_context(&r->state, &r->work);
     uint32_t attempt, reasons, all = 0, steps = 0;
     float temperature = p->temperature;
     int passes = 0;
-    memset(&r->work.origin, 0, sizeof r->work.origin);
-    if (!wd_encodes_all(&r->engine) && wd_attempt_short(r, context)) {
+    if (!wd_encodes_all(&r->engine, v) && wd_attempt_short(r, v, context, kept)) {
         return;
     }
     for (attempt = 0; ; attempt++) {
-        reasons = wd_attempt(r, temperature, context, attempt, &passes);
+        reasons = wd_attempt(r, v, temperature, context, attempt, kept, &passes);
         r->out.now.stats.loops += (reasons & WNPU_REFUSED_LOOP) != 0 &&
                                   !ru_cancelled(r->call.cancel);
         if (passes || ru_cancelled(r->call.cancel)) {
@@ -28182,64 +28427,59 @@ static void wd_attempts(ru_run *r)
             break;
         }
     }
-    r->work.origin.retries = (int32_t)attempt;
-    r->work.origin.reasons = all;
-    r->work.origin.accepted = passes;
+    kept->cancelled = ru_cancelled(r->call.cancel);
+    kept->origin.retries = (int32_t)attempt;
+    kept->origin.reasons = all;
+    kept->origin.accepted = passes;
     r->out.now.stats.retries += attempt;
     r->out.now.stats.unaccepted += !passes;
 }
 
-/* Updates the context for the next window. */
-static void wd_update_context(ru_run *r, size_t taken)
+/* Updates the context for the next window by the first `taken` tokens of a reading. */
+static void wd_update_context(ru_run *r, const ru_reading *reading, size_t taken)
 {
-    if (!r->call.params.condition_on_previous || !r->work.origin.accepted ||
-        r->work.origin.temperature >= LG_CONTEXT_TEMPERATURE) {
+    if (!r->call.params.condition_on_previous || !reading->origin.accepted ||
+        reading->origin.temperature >= LG_CONTEXT_TEMPERATURE) {
         r->state.n_previous = 0;
         return;
     }
-    wd_append_context(&r->state, &r->context, &r->engine, r->text.hypothesis->tokens, taken);
+    wd_append_context(&r->state, &r->context, &r->engine, reading->text->tokens, taken);
 }
 
 /* Frames used by a window whose text was cut before a loop: up to its last timestamp, so that the
  * rest is decoded again. If that happens repeatedly and the repetition is not in the audio, all
  * frames are used. */
-static size_t wd_used_before_loop(ru_state *s, const ru_text *text, const en_engine *e,
+static size_t wd_used_before_loop(ru_state *s, const se_hypothesis *h, const en_engine *e,
                                   size_t frames)
 {
-    const se_hypothesis *h = text->hypothesis;
     int32_t t0 = e->model->vocab.timestamp0, last = h->n > 0 ? h->tokens[h->n - 1] : 0;
     size_t used = last > t0 ? lg_latest_step(h, t0, h->n) * LG_FRAMES_PER_STEP : frames;
     s->loop_cuts += !h->confirmed;
     return s->loop_cuts <= 2 && used >= 100 ? used : frames;
 }
 
-static void wd_count_tokens(wnpu_stats *stats, ru_text *text)
-{
-    stats->tokens += text->search.steps;
-    stats->prompt_tokens += text->search.prompt_tokens;
-    text->search.steps = text->search.prompt_tokens = 0;
-}
 
 /* ---- words that are confirmed before the window's end ---- */
 
-/* Whether the text of a hypothesis would be a reliable segment that ends at end_ms. */
+/* Whether the text of a reading would be a reliable segment that ends at end_ms. */
 static int wd_is_reliable(const ru_audio *a, const wnpu_params *params, const en_engine *e,
-                          const se_hypothesis *h, const rs_origin *o, int64_t end_ms)
+                          const ru_reading *reading, int64_t end_ms)
 {
     rs_draft d;
     memset(&d, 0, sizeof d);
-    d.tokens = h->tokens;
-    d.n = h->n;
+    d.tokens = reading->text->tokens;
+    d.n = reading->text->n;
     d.t0_ms = ru_recording_ms(&a->at, 0);
     d.t1_ms = end_ms;
     d.voice = aw_speech_share(a, d.t0_ms, d.t1_ms);
-    d.origin = *o;
-    return !lg_is_unreliable(a, params, e, &d);
+    d.origin = reading->origin;
+    return !lg_is_unreliable(a, &reading->view, params, e, &d);
 }
 
-/* Gives the confirmed tokens of a hypothesis the probabilities that they had. */
-static void wd_set_confirmed(const ru_confirmed *confirmed, se_hypothesis *h, rs_origin *o)
+/* Gives the confirmed tokens of a reading the probabilities that they had. */
+static void wd_set_confirmed(const ru_confirmed *confirmed, ru_reading *reading)
 {
+    se_hypothesis *h = reading->text;
     const float *probability = confirmed->probability;
     size_t i, n = confirmed->n < h->n ? confirmed->n : h->n;
     float sum = h->n > n ? h->sum_logprob : 0.0f;
@@ -28247,33 +28487,32 @@ static void wd_set_confirmed(const ru_confirmed *confirmed, se_hypothesis *h, rs
     for (i = 0; i < n; i++) {
         sum += se_logprob(probability[i]);
     }
-    o->mean_logprob = sum / (float)(h->n + 1);
+    reading->origin.mean_logprob = sum / (float)(h->n + 1);
 }
 
 /* After the window's decoding: its text is at least what has been confirmed. */
-static void wd_keep_confirmed(ru_run *r)
+static void wd_keep_confirmed(const ru_confirmed *c, const ru_audio *a, const wnpu_params *params,
+                              const en_engine *e, ru_reading *reading)
 {
-    se_hypothesis *h = r->text.hypothesis;
-    const uint32_t n = r->state.confirmed.n;
-    if (n == 0) {
+    se_hypothesis *h = reading->text;
+    if (c->n == 0) {
         return;
     }
-    h->loop = h->loop > 0 && h->loop < n ? n : h->loop;
-    if (h->n > n && (wd_is_silence(&r->work, &r->call.params) ||
-                     !wd_is_reliable(&r->audio, &r->call.params, &r->engine, h, &r->work.origin,
-                                     lg_content_end_ms(&r->audio)))) {
-        h->n = n;
+    h->loop = h->loop > 0 && h->loop < c->n ? c->n : h->loop;
+    if (h->n > c->n && (wd_is_silence(&reading->origin, params) ||
+                        !wd_is_reliable(a, params, e, reading,
+                                        lg_content_end_ms(a, &reading->view)))) {
+        h->n = c->n;
         h->loop = 0;
     }
-    wd_set_confirmed(&r->state.confirmed, h, &r->work.origin);
+    wd_set_confirmed(c, reading);
 }
 
 /* Ends confirmed words behind the last pair of timestamps with one, so that they are in a segment;
  * the window ends `frames` from its beginning. */
-static void wd_close_confirmed(const ru_confirmed *confirmed, const ru_text *text,
-                               const en_engine *e, const wnpu_params *params, size_t frames)
+static void wd_close_confirmed(const ru_confirmed *confirmed, se_hypothesis *h, const en_engine *e,
+                               const wnpu_params *params, size_t frames)
 {
-    se_hypothesis *h = text->hypothesis;
     int32_t t0 = e->model->vocab.timestamp0;
     size_t i = h->n;
     while (i > 1 && !(h->tokens[i - 1] >= t0 && h->tokens[i - 2] >= t0)) {
@@ -28366,36 +28605,35 @@ static size_t wd_before_loop(const tk_vocab *v, const se_hypothesis *h)
                ? h->n : se_cut_length(h, v, &parts, 1);
 }
 
-/* The language for a point before the first confirmed word. Returns whether it is certain enough to
- * confirm words. */
-static int wd_guess_language(ru_run *r)
+/* Sets the language of a view that ends before the first confirmed word, where the run's is not
+ * known yet or may change. Returns whether it is certain enough to confirm words. */
+static int wd_guess_language(ru_run *r, ru_view *v)
 {
+    const wnpu_params *p = &r->call.params;
     float probability[RU_LANGUAGES], no_speech;
     int32_t best;
-    if (r->state.confirmed.n > 0 ||
-        !wd_needs_language(&r->out.now.language, &r->engine, &r->call.params)) {
+    if (r->state.confirmed.n > 0 || !wd_needs_language(&r->out.now.language, &r->engine, p)) {
         return 1;
     }
-    se_languages(&r->decoder, probability, &no_speech);
-    se_invalidate(&r->text.search);
+    wd_probe_languages(&r->text, &r->decoder, probability, &no_speech);
     best = wd_best_language(&r->work, &r->engine, probability);
-    if (r->out.now.language.id < 0 || (r->call.params.language_mode == WNPU_LANGUAGE_EACH &&
-                                       probability[best] - probability[r->out.now.language.id] >=
-                                           r->call.params.language_margin)) {
-        r->out.now.language.id = best;
+    if (v->language < 0 || (p->language_mode == WNPU_LANGUAGE_EACH &&
+                            probability[best] - probability[v->language] >= p->language_margin)) {
+        wd_set_language(&r->text, best, v);
     }
     return probability[best] >= WD_LANGUAGE_SURE ||
-           wd_speech_s(&r->audio, &r->call.params) >= WD_LANGUAGE_MIN_S;
+           wd_speech_s(&r->audio, p, v) >= WD_LANGUAGE_MIN_S;
 }
 
 /* Prepares a greedy search in an open window, whose text may still be cut at a loop. */
-static void wd_prepare_greedy(ru_run *r, se_prompt *p, se_options *o)
+static void wd_prepare_greedy(const ru_run *r, const ru_view *v, se_prompt *p, se_options *o)
 {
-    wd_make_prompt(r, r->state.n_previous + r->work.n_initial > 0, p);
+    wd_make_prompt(r, v, wd_has_context(&r->state, &r->work), p);
     wd_options(r, 0.0f, 0, o);
     o->width = 1;
     o->stop_loops = 0;
 }
+
 
 /* Whether there is text among the tokens from index `from` on. */
 static int wd_has_text(const en_engine *e, const int32_t *tokens, size_t from, size_t n)
@@ -28434,44 +28672,48 @@ static int wd_lacks_text(const ru_audio *a, const al_aligner *aligner, const en_
            aw_speech_ms(a, from_ms, end_ms) >= WD_NO_TEXT_MS;
 }
 
-/* Decodes the encoded window up to end_ms greedily behind the confirmed words, and confirms those
- * that end by hold_ms before. Returns WD_CONFIRMED if any may be, and WD_NO_TEXT if
+/* Whether words of a reading of the open window may be confirmed. */
+static int wd_is_credible(const ru_audio *a, const wnpu_params *params, const en_engine *e,
+                          const ru_reading *reading, int64_t end_ms)
+{
+    return reading->text->n > reading->view.n_given &&
+           wd_refusals(params, &reading->origin, 0) == 0 &&
+           wd_is_reliable(a, params, e, reading, end_ms);
+}
+
+/* Decodes a view, which is encoded and ends at end_ms, greedily behind the confirmed words, and
+ * confirms those that end by hold_ms before. Returns WD_CONFIRMED if any may be, and WD_NO_TEXT if
  * wd_lacks_text(); 0 if the run was cancelled. */
-static unsigned wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
+static unsigned wd_decode_point(ru_run *r, ru_view *v, int64_t end_ms, ru_confirmed *c,
+                                ru_reading *reading)
 {
     unsigned found;
-    se_hypothesis *h = r->text.hypothesis;
+    se_hypothesis *h;
     se_options o;
     se_prompt p;
-    int sure = wd_guess_language(r);
-    wd_prepare_greedy(r, &p, &o);
-    r->text.search.least_end = r->engine.model->vocab.timestamp0;
-    if (!ru_cancelled(r->call.cancel)) {
-        *h = *se_run(&r->text.search, &p, &o);
-    }
-    wd_count_tokens(&r->out.now.stats, &r->text);
+    int sure = wd_guess_language(r, v);
     c->n_said = c->n_shown = c->n;
     if (ru_cancelled(r->call.cancel)) {
         return 0;
     }
-    memset(&r->work.origin, 0, sizeof r->work.origin);
-    r->work.origin = wd_origin(&r->work, &r->text, &r->engine, h, 0.0f, &p);
-    r->work.origin.accepted = 1;
+    wd_prepare_greedy(r, v, &p, &o);
+    h = reading->text = r->text.hypothesis;
+    wd_read(r, v, &p, &o, reading);
+    wd_count(&r->out.now.stats, &reading->cost);
+    if (reading->cancelled) {
+        return 0;
+    }
+    reading->origin.accepted = 1;
     h->n = wd_before_loop(&r->engine.model->vocab, h);
-    wd_set_confirmed(&r->state.confirmed, h, &r->work.origin);
-    found = h->n > c->n && sure && wd_refusals(&r->call.params, &r->work.origin, 0) == 0 &&
-                    wd_is_reliable(&r->audio, &r->call.params, &r->engine, h, &r->work.origin,
-                                   end_ms)
-                ? WD_CONFIRMED
-                : 0;
+    wd_set_confirmed(&r->state.confirmed, reading);
+    found = sure && wd_is_credible(&r->audio, &r->call.params, &r->engine, reading, end_ms)
+                ? WD_CONFIRMED : 0;
     h->n = found ? h->n : c->n;
     if (h->n == 0) {
         return 0;
     }
-    al_window(&r->text.aligner, r->out.now.language.id, r->call.params.task, h->tokens,
-              h->probability, h->n, r->audio.samples + ML_MARGIN, r->audio.content,
-              ru_recording_ms(&r->audio.at, 0));
-    se_invalidate(&r->text.search);
+    al_window(&r->text.aligner, v->language, r->call.params.task, h->tokens, h->probability, h->n,
+              v->span + ML_MARGIN, v->content, ru_recording_ms(&r->audio.at, 0));
     if (ru_cancelled(r->call.cancel)) {
         return 0;
     }
@@ -28489,14 +28731,14 @@ static unsigned wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
  * next window begins with them, so it cannot say again what this one has said. Returns the end in
  * frames, 0: none; *n gets the tokens before it. */
 static size_t wd_find_scroll(const al_aligner *a, const ru_confirmed *confirmed,
-                             const ru_audio *audio, int no_text, size_t *n)
+                             const ru_audio *audio, size_t content, int no_text, size_t *n)
 {
     int64_t base = ru_recording_ms(&audio->at, 0), at = 0;
-    int64_t least = (int64_t)audio->content * 10 / 4;
+    int64_t least = (int64_t)content * 10 / 4;
     const al_word *last = wd_last_confirmed(a, confirmed->n);
     size_t i, end_word = last != NULL ? (size_t)(last - a->words) + 1 : 0;
     int sentence = 0;
-    if (!no_text && audio->content < WD_LATE_FRAMES) {
+    if (!no_text && content < WD_LATE_FRAMES) {
         end_word -= end_word < WD_KEPT_WORDS ? end_word : WD_KEPT_WORDS;
     }
     for (i = 0; i < end_word; i++) {
@@ -28516,7 +28758,7 @@ static size_t wd_find_scroll(const al_aligner *a, const ru_confirmed *confirmed,
     }
     at = at / LG_STEP_MS * LG_STEP_MS;
     at = no_text && at < 1000 ? 1000 : at;
-    return at >= 1000 && at < (int64_t)audio->content * 10 ? (size_t)at / 10u : 0;
+    return at >= 1000 && at < (int64_t)content * 10 ? (size_t)at / 10u : 0;
 }
 
 /* Takes the tokens before index n from what has been confirmed and said; the window moves on by
@@ -28544,13 +28786,13 @@ static void wd_shift_confirmed(ru_confirmed *c, const en_engine *e, const wnpu_p
     c->n_shown = (uint32_t)shown;
 }
 
-/* Ends a window behind a confirmed word, see wd_find_scroll(). */
-static int wd_scroll(ru_run *r, int no_text, size_t *used)
+/* Ends a window behind a confirmed word of a reading, see wd_find_scroll(). */
+static int wd_scroll(ru_run *r, ru_reading *reading, int no_text, size_t *used)
 {
-    se_hypothesis *h = r->text.hypothesis;
-    size_t n = 0;
-    size_t frames = wd_find_scroll(&r->text.aligner, &r->state.confirmed, &r->audio, no_text, &n);
-    size_t taken = 0, first = r->out.store.count;
+    se_hypothesis *h = reading->text;
+    size_t n = 0, taken = 0, first = r->out.store.count;
+    size_t frames = wd_find_scroll(&r->text.aligner, &r->state.confirmed, &r->audio,
+                                   reading->view.content, no_text, &n);
     int status;
     if (frames == 0) {
         return WNPU_OK;
@@ -28558,19 +28800,19 @@ static int wd_scroll(ru_run *r, int no_text, size_t *used)
     al_cut(&r->text.aligner, n);
     h->n = n;
     h->loop = 0;
-    wd_set_confirmed(&r->state.confirmed, h, &r->work.origin);
-    r->audio.content = frames;
-    wd_begin_text(&r->pieces, &r->call, &r->audio, &r->out.now.language, r->state.window, 0);
+    reading->view.content = frames;
+    wd_set_confirmed(&r->state.confirmed, reading);
+    wd_begin_text(&r->pieces, &r->call, &r->audio, reading->view.language, r->state.window, 0);
     if (r->call.params.on_token != NULL) {
         wd_report(&r->pieces, &r->call, &r->engine, h, 1);
     }
-    wd_close_confirmed(&r->state.confirmed, &r->text, &r->engine, &r->call.params, frames);
+    wd_close_confirmed(&r->state.confirmed, h, &r->engine, &r->call.params, frames);
     r->work.n_final = n;
-    status = lg_add_segments(r, frames, used, &taken);
+    status = lg_add_segments(r, reading, frames, used, &taken);
     *used = frames;
     status = status == WNPU_OK ? lg_finish_window(&r->out, &r->audio, &r->call, &r->work, 0, used)
                                : status;
-    wd_update_context(r, n);
+    wd_update_context(r, reading, n);
     wd_end_text(&r->pieces, &r->call, &r->out.store, first, status);
     wd_shift_confirmed(&r->state.confirmed, &r->engine, &r->call.params, n, frames);
     r->state.loop_cuts = 0;
@@ -28590,70 +28832,40 @@ static void wd_forget_confirmed(ru_confirmed *confirmed, ru_language *language, 
     confirmed->n = confirmed->n_said = confirmed->n_shown = 0;
 }
 
-/* Measures times of words in the window's first frames, if they are requested. */
-static void wd_align(ru_text *text, const ru_audio *a, const ru_language *language,
-                     const wnpu_params *params, size_t frames)
+/* Measures times of words in a reading's first frames, if they are requested. */
+static void wd_align(al_aligner *aligner, const ru_audio *a, const wnpu_params *params,
+                     const ru_reading *reading, size_t frames)
 {
-    const se_hypothesis *h = text->hypothesis;
+    const se_hypothesis *h = reading->text;
     if (params->words) {
-        al_window(&text->aligner, language->id, params->task, h->tokens, h->probability, h->n,
-                  a->samples + ML_MARGIN, frames, ru_recording_ms(&a->at, 0));
+        al_window(aligner, reading->view.language, params->task, h->tokens, h->probability, h->n,
+                  reading->view.span + ML_MARGIN, frames, ru_recording_ms(&a->at, 0));
     }
 }
 
-/* Whether nothing remains in a window that ends in a pause: no speech after the used frames, and no
- * text after the taken tokens. */
-static int wd_is_finished(const ru_run *r, size_t used, size_t taken)
+/* Whether no speech remains after the used frames of a window that ends in a pause. */
+static int wd_is_finished(const ru_audio *a, const wnpu_params *params, const ru_view *v,
+                          size_t used)
 {
-    const se_hypothesis *h = r->text.hypothesis;
-    while (taken < h->n && h->tokens[taken] >= r->engine.model->vocab.timestamp0) {
-        taken++;
-    }
-    return aw_ends_in_pause(&r->audio, &r->call.params) && r->work.gap_ms < 0 && taken == h->n &&
-           aw_speech_ms(&r->audio, ru_recording_ms(&r->audio.at, (int64_t)used * 10),
-                        lg_content_end_ms(&r->audio)) < WD_MIN_REST_MS;
+    return aw_ends_in_pause(a, params, v) &&
+           aw_speech_ms(a, ru_recording_ms(&a->at, (int64_t)used * 10), lg_content_end_ms(a, v)) <
+               WD_MIN_REST_MS;
 }
 
-/* Decodes the window, stores its segments, and sets how many frames it has used. */
-static int wd_decode(ru_run *r, size_t frames, size_t *used)
+/* Stores the text of a window as segments, and sets how many frames it has used. */
+static int wd_store_window(ru_run *r, ru_reading *reading, size_t *used)
 {
-    size_t taken = 0, first = r->out.store.count;
-    int status, cut;
-    *used = frames;
-    wd_attempts(r);
-    wd_count_tokens(&r->out.now.stats, &r->text);
-    if (ru_cancelled(r->call.cancel)) {
-        return WNPU_OK; /* the tokens may be from an incomplete step */
-    }
-    wd_keep_confirmed(r);
-    r->work.n_final = r->text.hypothesis->n;
-    if (wd_is_silence(&r->work, &r->call.params) && r->state.confirmed.n == 0) {
-        r->work.resumable = 0;
-        r->out.now.stats.silent++;
-        status = lg_finish_window(&r->out, &r->audio, &r->call, &r->work, 1, used);
-        wd_end_text(&r->pieces, &r->call, &r->out.store, first, status);
-        return status;
-    }
-    cut = r->text.hypothesis->loop > 0;
-    if (cut) {
-        wd_cut_loop(&r->engine, &r->call.params, r->text.hypothesis);
-    }
-    if (r->state.confirmed.n > 0) {
-        wd_close_confirmed(&r->state.confirmed, &r->text, &r->engine, &r->call.params, frames);
-    }
-    wd_align(&r->text, &r->audio, &r->out.now.language, &r->call.params,
-             lg_used_frames(r->text.hypothesis, r->engine.model->vocab.timestamp0, frames));
-    if (ru_cancelled(r->call.cancel)) {
-        return WNPU_OK;
-    }
-    r->work.resumable = 0;
-    status = lg_add_segments(r, frames, used, &taken);
-    if (cut) {
-        *used = wd_used_before_loop(&r->state, &r->text, &r->engine, frames);
+    const size_t frames = reading->view.content, first = r->out.store.count;
+    size_t taken = 0;
+    int status = lg_add_segments(r, reading, frames, used, &taken);
+    if (reading->text->loop > 0) {
+        *used = wd_used_before_loop(&r->state, reading->text, &r->engine, frames);
     } else {
         r->state.loop_cuts = 0;
     }
-    if (wd_is_finished(r, *used, taken)) {
+    if (r->work.gap_ms < 0 &&
+        !wd_has_text(&r->engine, reading->text->tokens, taken, reading->text->n) &&
+        wd_is_finished(&r->audio, &r->call.params, &reading->view, *used)) {
         *used = frames;
     }
     if (*used == 0 || *used > frames) {
@@ -28661,9 +28873,41 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
     }
     status = status == WNPU_OK ? lg_finish_window(&r->out, &r->audio, &r->call, &r->work, 0, used)
                                : status;
-    wd_update_context(r, taken < r->work.n_final ? taken : r->work.n_final);
+    wd_update_context(r, reading, taken < r->work.n_final ? taken : r->work.n_final);
     wd_end_text(&r->pieces, &r->call, &r->out.store, first, status);
     return status;
+}
+
+/* Decodes the window, stores its segments, and sets how many frames it has used. */
+static ru_outcome wd_decode(ru_run *r, ru_view *v, size_t *used)
+{
+    const size_t frames = v->content, first = r->out.store.count;
+    ru_reading reading;
+    int status;
+    *used = frames;
+    reading.text = r->text.hypothesis;
+    wd_attempts(r, v, &reading);
+    if (reading.cancelled) {
+        return RU_CANCELLED; /* the tokens may be from an incomplete step */
+    }
+    wd_keep_confirmed(&r->state.confirmed, &r->audio, &r->call.params, &r->engine, &reading);
+    r->work.n_final = reading.text->n;
+    if (wd_is_silence(&reading.origin, &r->call.params) && r->state.confirmed.n == 0) {
+        r->out.now.stats.silent++;
+        status = lg_finish_window(&r->out, &r->audio, &r->call, &r->work, 1, used);
+        wd_end_text(&r->pieces, &r->call, &r->out.store, first, status);
+        return ru_outcome_of(status);
+    }
+    if (reading.text->loop > 0) {
+        wd_cut_loop(&r->engine, &r->call.params, reading.text);
+    }
+    if (r->state.confirmed.n > 0) {
+        wd_close_confirmed(&r->state.confirmed, reading.text, &r->engine, &r->call.params, frames);
+    }
+    wd_align(&r->text.aligner, &r->audio, &r->call.params, &reading,
+             lg_used_frames(reading.text, r->engine.model->vocab.timestamp0, frames));
+    return ru_cancelled(r->call.cancel) ? RU_CANCELLED
+                                        : ru_outcome_of(wd_store_window(r, &reading, used));
 }
 
 /* ======================================================================
@@ -28722,7 +28966,7 @@ static int wi_progress_after_window(const ru_audio *a, ru_work *w, ru_call *call
 static void wi_progress_in_window(void *user, float share)
 {
     ru_run *r = user;
-    ru_position here;
+    ru_place here;
     int ahead;
     int64_t done_ms = r->work.reported_ms;
     if (r->call.params.on_progress == NULL || !r->work.resumable || ru_cancelled(r->call.cancel) ||
@@ -28730,12 +28974,13 @@ static void wi_progress_in_window(void *user, float share)
         return;
     }
     if (r->audio.current == NULL) {
-        done_ms = ru_recording_ms(&r->audio.at, (int64_t)(share * (float)r->audio.content * 10.0f));
+        done_ms = ru_recording_ms(&r->audio.at,
+                                  (int64_t)(share * (float)r->text.view.content * 10.0f));
     }
-    here = aw_get_position(&r->audio, &r->work, &r->decoder);
+    here = r->audio.at;
     ahead = r->audio.ahead.active;
     if (r->audio.current != NULL) {
-        aw_set_position(&r->audio, &r->work, &r->decoder, r->audio.current);
+        aw_set_place(&r->audio, r->audio.current);
     }
     if (ahead) {
         aw_swap_detectors(&r->audio);
@@ -28745,7 +28990,7 @@ static void wi_progress_in_window(void *user, float share)
     if (ahead) {
         aw_swap_detectors(&r->audio);
     }
-    aw_set_position(&r->audio, &r->work, &r->decoder, &here);
+    aw_set_place(&r->audio, &here);
     if (r->call.stop.requested && !r->call.stop.resumed) {
         __atomic_store_n(r->call.cancel, 1, __ATOMIC_RELAXED);
     }
@@ -28759,13 +29004,15 @@ static int wi_detect_in_windows(ru_run *r)
 {
     const uint64_t end = (uint64_t)r->call.params.language_windows * ML_FRAMES;
     float probability[RU_LANGUAGES];
-    size_t frames;
+    size_t frames, content;
     int status = aw_decide(&r->audio, &r->out.now.stats, &r->call, NULL, &frames);
     while (status == WNPU_OK && r->audio.at.frame < end && frames > 0) {
-        size_t used = lg_skip_silence(&r->audio, &r->state.confirmed, &r->call.params, frames);
+        size_t used = lg_skip_silence(&r->audio, &r->state.confirmed, &r->call.params, frames,
+                                      &content);
         if (used == 0) {
-            used = r->audio.content;
-            wd_encode(r);
+            ru_view view = wd_view(r, 0, content);
+            used = content;
+            wd_encode_window(r, &view);
             if (ru_cancelled(r->call.cancel) || !wd_add_detection(r, probability)) {
                 return er_set(&r->call.error, WNPU_E_CANCELLED, "cancelled");
             }
@@ -28784,11 +29031,12 @@ static int wi_detect_in_windows(ru_run *r)
 /* The earliest timestamp that may end the window: less than LG_GAP_MS of speech follows it. Used
  * where windows end in pauses, so that the model, which tends to stop early, leaves no speech to
  * the next window. */
-static int32_t wi_least_end(const ru_audio *a, const wnpu_params *params, const en_engine *e)
+static int32_t wi_least_end(const ru_audio *a, const wnpu_params *params, const en_engine *e,
+                            const ru_view *v)
 {
     int32_t t0 = e->model->vocab.timestamp0;
-    uint64_t base = (uint64_t)ru_recording_ms(&a->at, 0) / VA_STEP_MS;
-    uint64_t at = base + a->content / 2;
+    uint64_t base = v->frame / LG_FRAMES_PER_STEP;
+    uint64_t at = base + v->content / 2;
     uint64_t speech = 0;
     while (at > base && speech < LG_GAP_MS / VA_STEP_MS) {
         at--;
@@ -28797,27 +29045,33 @@ static int32_t wi_least_end(const ru_audio *a, const wnpu_params *params, const 
     return aw_cuts_windows(a, params) ? t0 + (int32_t)(at - base) : t0;
 }
 
-/* Appends the window that was just encoded. */
-static void wi_add_lookahead(ru_audio *a, const wnpu_params *params, const en_engine *e,
-                             const de_decoder *d, const ru_work *w)
+/* What the next window reads: `content` frames of it from frame `skip` on. */
+static ru_view wi_view(const ru_run *r, size_t skip, size_t content)
 {
-    ru_lookahead *f = &a->ahead;
-    f->frame[f->n] = a->at.frame;
-    f->content[f->n] = a->content;
-    f->window[f->n] = d->window;
-    f->least_end[f->n] = wi_least_end(a, params, e);
-    f->device[f->n++] = w->device;
+    ru_view v = wd_view(r, skip, content);
+    v.least_end = wi_least_end(&r->audio, &r->call.params, &r->engine, &v);
+    v.positions = wd_positions(&r->audio, &r->out.now.language, &r->engine, &r->call.params,
+                               content);
+    return v;
+}
+
+/* Appends a window that was encoded. */
+static void wi_add_lookahead(ru_lookahead *f, const ru_view *v)
+{
+    f->view[f->n] = *v;
+    f->view[f->n++].span = NULL;
 }
 
 /* Appends the current window, and encodes those that follow it if its text leaves no gap. */
-static void wi_encode_ahead(ru_run *r)
+static void wi_encode_ahead(ru_run *r, const ru_view *first)
 {
-    const ru_position current = aw_get_position(&r->audio, &r->work, &r->decoder);
-    size_t used = r->audio.content, have = aw_have(&r->audio), at = 0, frames;
-    r->audio.ahead.n = 0;
-    wi_add_lookahead(&r->audio, &r->call.params, &r->engine, &r->decoder, &r->work);
+    const ru_place current = r->audio.at;
+    ru_lookahead *f = &r->audio.ahead;
+    size_t used = first->content, have = aw_have(&r->audio), at = 0, frames, content;
+    f->n = 0;
+    wi_add_lookahead(f, first);
     aw_begin_ahead(&r->audio, &current);
-    while (r->audio.ahead.n < r->audio.batch && !ru_cancelled(r->call.cancel)) {
+    while (f->n < r->audio.batch && !ru_cancelled(r->call.cancel)) {
         at += used * ML_HOP;
         aw_skip(&r->audio.at, used);
         aw_set_samples(&r->audio.at, at + ML_MARGIN < have ? have - at : ML_MARGIN);
@@ -28825,32 +29079,52 @@ static void wi_encode_ahead(ru_run *r)
             frames == 0) {
             break;
         }
-        used = lg_skip_silence(&r->audio, &r->state.confirmed, &r->call.params, frames);
+        used = lg_skip_silence(&r->audio, &r->state.confirmed, &r->call.params, frames, &content);
         if (used == 0) {
-            used = r->audio.content;
-            r->decoder.window = (current.window + r->audio.ahead.n) % r->audio.batch;
-            wd_encode_samples(r, r->audio.samples + at, r->audio.content);
-            wi_add_lookahead(&r->audio, &r->call.params, &r->engine, &r->decoder, &r->work);
+            ru_view view = wi_view(r, 0, content);
+            ru_cost cost = {0};
+            used = content;
+            view.span = r->audio.samples + at;
+            view.window = (first->window + f->n) % r->audio.batch;
+            wd_encode(r, &view, &cost);
+            wd_count(&r->out.now.stats, &cost);
+            wi_add_lookahead(f, &view);
         }
     }
-    aw_return(&r->audio, &r->work, &r->decoder);
+    aw_return(&r->audio);
+    wd_load(&r->text, &r->engine, &r->decoder, first);
 }
 
-/* Decodes the current window and the next ones together, if that is possible and none of the
- * following ones is decoded already. */
-static void wi_decode_ahead(ru_run *r)
+/* Searches in all windows of the lookahead at once. */
+static void wi_read_ahead(ru_text *text, ru_lookahead *f, wnpu_stats *stats, const se_prompt *p,
+                          const se_options *o)
+{
+    size_t window[RU_MAX_BATCH], i;
+    int32_t least_end[RU_MAX_BATCH];
+    double since = os_now_ms();
+    for (i = 0; i < f->n; i++) {
+        window[i] = f->view[i].window;
+        least_end[i] = f->view[i].least_end;
+    }
+    se_run_windows(&text->search, p, o, f->n, window, least_end, f->hypothesis, f->steps);
+    stats->decoder_ms += ru_elapsed_ms(&since);
+}
+
+/* Decodes the current window, which is encoded, and the next ones together, if that is possible and
+ * none of the following ones is decoded already. */
+static void wi_decode_ahead(ru_run *r, const ru_view *first)
 {
     ru_lookahead *f = &r->audio.ahead;
     se_prompt prompt;
     se_options options;
     size_t i;
     for (i = 0; i < f->n; i++) {
-        if (f->frame[i] > r->audio.at.frame) {
+        if (f->view[i].frame > first->frame) {
             return;
         }
     }
     f->n = 0;
-    wd_make_prompt(r, r->state.n_previous + r->work.n_initial > 0, &prompt);
+    wd_make_prompt(r, first, wd_has_context(&r->state, &r->work), &prompt);
     wd_options(r, r->call.params.temperature, 0, &options);
     if (r->audio.batch < 2 || !aw_cuts_windows(&r->audio, &r->call.params) ||
         r->call.params.condition_on_previous ||
@@ -28858,12 +29132,9 @@ static void wi_decode_ahead(ru_run *r)
         !se_is_greedy(&r->text.search, &prompt, &options)) {
         return;
     }
-    wi_encode_ahead(r);
+    wi_encode_ahead(r, first);
     if (!ru_cancelled(r->call.cancel) && f->n > 1) {
-        double since = os_now_ms();
-        se_run_windows(&r->text.search, &prompt, &options, f->n, f->window, f->least_end,
-                       f->hypothesis, f->steps);
-        r->out.now.stats.decoder_ms += ru_elapsed_ms(&since);
+        wi_read_ahead(&r->text, f, &r->out.now.stats, &prompt, &options);
     }
     aw_end_ahead(&r->audio);
     if (ru_cancelled(r->call.cancel) || f->n < 2) {
@@ -28872,50 +29143,48 @@ static void wi_decode_ahead(ru_run *r)
 }
 
 /* Encodes the window, detects its language and decodes ahead, or selects its lookahead caches. */
-static void wi_prepare(ru_run *r)
+static void wi_prepare(ru_run *r, ru_view *v)
 {
-    size_t i = wd_lookahead_index(&r->audio);
+    const ru_lookahead *f = &r->audio.ahead;
+    size_t i = wd_lookahead_index(f, v);
     double since;
-    if (i < r->audio.ahead.n) {
-        se_invalidate(&r->text.search);
-        r->text.span = r->audio.samples;
-        r->decoder.window = r->audio.ahead.window[i];
-        r->work.device = r->audio.ahead.device[i];
+    if (i < f->n) {
+        v->window = f->view[i].window;
+        v->device = f->view[i].device;
+        wd_load(&r->text, &r->engine, &r->decoder, v);
         r->out.now.stats.windows++;
-        r->engine.positions = wd_positions(&r->audio, &r->out.now.language, &r->engine,
-                                           &r->call.params, r->audio.content);
         return;
     }
-    r->engine.positions = wd_positions(&r->audio, &r->out.now.language, &r->engine, &r->call.params,
-                                       r->audio.content);
-    wd_encode(r);
+    wd_encode_window(r, v);
     since = os_now_ms();
     if (!ru_cancelled(r->call.cancel)) {
         wd_update_language(r);
+        wd_set_language(&r->text, r->out.now.language.id, v);
     }
     r->out.now.stats.decoder_ms += ru_elapsed_ms(&since);
     if (!ru_cancelled(r->call.cancel)) {
-        wi_decode_ahead(r);
+        wi_decode_ahead(r, v);
     }
 }
 
-/* Encodes and decodes a window and stores its segments. */
-static int wi_run_window(ru_run *r, size_t *used)
+/* Encodes and decodes `content` frames of a window and stores its segments. */
+static ru_outcome wi_run_window(ru_run *r, size_t content, size_t *used)
 {
+    ru_view view = wi_view(r, 0, content);
+    ru_outcome outcome = RU_CANCELLED;
     double since;
-    int status;
-    wi_prepare(r);
-    r->text.search.least_end = wi_least_end(&r->audio, &r->call.params, &r->engine);
+    wi_prepare(r, &view);
     since = os_now_ms();
-    status = ru_cancelled(r->call.cancel) ? WNPU_OK : wd_decode(r, r->audio.content, used);
-    r->engine.positions = r->engine.model->n_audio_ctx;
+    if (!ru_cancelled(r->call.cancel)) {
+        outcome = wd_decode(r, &view, used);
+    }
     r->out.now.stats.decoder_ms += ru_elapsed_ms(&since);
-    if (!r->work.resumable) { /* completed */
+    if (outcome != RU_CANCELLED) {
         r->state.window++;
         wd_forget_confirmed(&r->state.confirmed, &r->out.now.language, &r->work, &r->engine,
                             &r->call.params);
     }
-    return status;
+    return outcome;
 }
 
 /* Whether words are not confirmed at this point, because so much more audio has been read that they
@@ -28929,42 +29198,44 @@ static int wi_skips_point(const ru_state *s, const ru_work *w, const ru_place *a
 /* ---- confirming, checkpoints and the loop ---- */
 
 /* Confirms words of the window up to the next point. A long window ends behind one of them, and so
- * does one without text for the speech behind them: then *used is where. Returns the state
- * unchanged if the run is cancelled. */
-static int wi_confirm(ru_run *r, size_t *used)
+ * does one without text for the speech behind them: then *used is where. */
+static ru_outcome wi_confirm(ru_run *r, size_t *used)
 {
-    int64_t at = aw_next_point_ms(&r->audio, &r->state.confirmed, &r->call.params);
-    int64_t from = at - r->call.params.commit_step_ms - r->call.params.hold_ms;
-    int32_t language = r->out.now.language.id;
+    const wnpu_params *params = &r->call.params;
+    const int64_t at = aw_next_point_ms(&r->audio, &r->state.confirmed, params);
+    const size_t content = (size_t)(at - ru_recording_ms(&r->audio.at, 0)) / 10u;
+    const int skip = wi_skips_point(&r->state, &r->work, &r->audio.at, params, at);
+    int64_t from = at - params->commit_step_ms - params->hold_ms;
+    ru_view view = wd_view(r, 0, content);
+    ru_reading reading;
     ru_confirmed next = r->state.confirmed;
     unsigned found = 0;
     int is_long, no_text, spoken;
-    int skip = wi_skips_point(&r->state, &r->work, &r->audio.at, &r->call.params, at);
     *used = 0;
     next.point_ms = at;
-    r->audio.content = (size_t)(at - ru_recording_ms(&r->audio.at, 0)) / 10u;
-    from -= wd_waits(&r->state.confirmed, &r->engine)
-                ? (WD_MOST_HOLDS - 1) * r->call.params.hold_ms : 0;
+    from -= wd_waits(&r->state.confirmed, &r->engine) ? (WD_MOST_HOLDS - 1) * params->hold_ms : 0;
     spoken = aw_speech_steps_in(&r->audio, from, at, 0, UINT64_MAX) > 0;
     if (spoken && !skip) {
+        ru_cost cost = {0};
         double since;
-        r->audio.ahead.n = 0;
-        se_invalidate(&r->text.search);
-        wd_encode_samples(r, r->audio.samples, r->audio.content);
+        wd_encode(r, &view, &cost);
+        wd_count(&r->out.now.stats, &cost);
         since = os_now_ms();
-        found = ru_cancelled(r->call.cancel) ? 0 : wd_decode_point(r, at, &next);
-        r->out.now.language.id = next.n > 0 ? r->out.now.language.id : language;
+        found = ru_cancelled(r->call.cancel) ? 0 : wd_decode_point(r, &view, at, &next, &reading);
         r->out.now.stats.decoder_ms += ru_elapsed_ms(&since);
     }
     if (ru_cancelled(r->call.cancel)) {
-        return WNPU_OK;
+        return RU_CANCELLED;
     }
-    r->work.resumable = 0;
+    if (next.n > 0) {
+        r->out.now.language.id = view.language;
+    }
     r->state.confirmed = next;
     r->state.live.skipped += (uint32_t)(spoken && skip);
-    is_long = r->audio.content >= WD_SCROLL_FRAMES || next.n > r->engine.model->n_text_ctx / 6;
+    is_long = content >= WD_SCROLL_FRAMES || next.n > r->engine.model->n_text_ctx / 6;
     no_text = (found & WD_NO_TEXT) != 0;
-    return next.n > 0 && (no_text || (found && is_long)) ? wd_scroll(r, no_text, used) : WNPU_OK;
+    return next.n > 0 && (no_text || (found && is_long))
+               ? ru_outcome_of(wd_scroll(r, &reading, no_text, used)) : RU_DONE;
 }
 
 /* Saves the state between two windows. A run that ends inside the next window continues from it. */
@@ -28973,6 +29244,12 @@ static void wi_save_checkpoint(ru_state *state, const ru_counts *now, ru_work *w
 {
     state->checkpoint = *now;
     w->resumable = !params->append;
+}
+
+/* From here on the run cannot continue from its checkpoint. */
+static void wi_drop_checkpoint(ru_work *w)
+{
+    w->resumable = 0;
 }
 
 static void wi_load_checkpoint(const ru_counts *checkpoint, ru_counts *now)
@@ -28995,9 +29272,51 @@ static int wi_decide(ru_audio *a, ru_results *out, ru_call *call, ru_state *stat
     if (status == WNPU_OK && w->resumable) {
         wi_save_checkpoint(state, &out->now, w, &call->params);
     } else {
-        w->resumable = 0;
+        wi_drop_checkpoint(w);
     }
     return status;
+}
+
+/* What is due at the beginning of the window: silence is skipped, a window that ends after `frames`
+ * is decoded, or with 0 words of the open one are confirmed. *used gets the frames by which the
+ * window moves on, *skipped 1 if they are silent. A consumer of its own of the open window is
+ * called here. */
+static ru_outcome wi_run_due(ru_run *r, size_t frames, size_t *used, int *skipped)
+{
+    size_t content = 0;
+    *used = frames > 0 ? lg_skip_silence(&r->audio, &r->state.confirmed, &r->call.params, frames,
+                                         &content)
+                       : lg_leading_silence(&r->audio, &r->state.confirmed);
+    *skipped = *used > 0;
+    if (*skipped) {
+        r->out.now.stats.skips++;
+        return ru_outcome_of(lg_cover(&r->out, &r->audio, &r->call,
+                                      ru_recording_ms(&r->audio.at, (int64_t)*used * 10),
+                                      WNPU_REASON_PAUSE));
+    }
+    return frames > 0 ? wi_run_window(r, content, used) : wi_confirm(r, used);
+}
+
+/* Moves the window on by `used` frames, reads more, renews the checkpoint and reports progress. */
+static int wi_move_on(ru_run *r, size_t used)
+{
+    double since = os_now_ms();
+    int64_t done_ms, end_ms;
+    int status = aw_advance(&r->audio, r->call.cancel, &r->call.error, used);
+    r->out.now.stats.audio_in_ms += ru_elapsed_ms(&since);
+    if (status != WNPU_OK) {
+        wi_drop_checkpoint(&r->work);
+        return status;
+    }
+    wi_save_checkpoint(&r->state, &r->out.now, &r->work, &r->call.params);
+    status = np_check_required(&r->bridge, &r->call.error);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    done_ms = ru_recording_ms(&r->audio.at, 0);
+    end_ms = ru_end_ms(&r->audio.at);
+    return wi_progress_after_window(&r->audio, &r->work, &r->call,
+                                    end_ms < done_ms ? end_ms : done_ms);
 }
 
 /* Runs the windows whose ends can be decided from what has been read: all of a recording that is
@@ -29005,45 +29324,23 @@ static int wi_decide(ru_audio *a, ru_results *out, ru_call *call, ru_state *stat
  * if that one was decoded; silence that is skipped takes no time. */
 static int wi_run_windows(ru_run *r, int (*done)(ru_run *r))
 {
-    size_t frames = 0;
-    int status, on = 1;
+    size_t frames = 0, used;
+    ru_outcome outcome = RU_DONE;
+    int status, on = 1, skipped;
     r->work.due = 0;
     status = ru_cancelled(r->call.cancel)
                  ? WNPU_OK
                  : wi_decide(&r->audio, &r->out, &r->call, &r->state, &r->work, &frames);
     while (status == WNPU_OK && !ru_cancelled(r->call.cancel) && r->work.due && on) {
-        size_t used = frames > 0
-                          ? lg_skip_silence(&r->audio, &r->state.confirmed, &r->call.params, frames)
-                          : lg_leading_silence(&r->audio, &r->state.confirmed);
-        int skipped = used > 0;
-        double since;
-        if (skipped) {
-            r->work.resumable = 0;
-            r->out.now.stats.skips++;
-            status = lg_cover(&r->out, &r->audio, &r->call,
-                              ru_recording_ms(&r->audio.at, (int64_t)used * 10), WNPU_REASON_PAUSE);
-        } else {
-            status = frames > 0 ? wi_run_window(r, &used) : wi_confirm(r, &used);
+        outcome = wi_run_due(r, frames, &used, &skipped);
+        if (outcome == RU_CANCELLED) {
+            break;
         }
-        if (status == WNPU_OK && r->work.resumable) {
-            break; /* cancelled */
+        if (outcome == RU_FAILED) {
+            wi_drop_checkpoint(&r->work);
+            return r->call.error.code;
         }
-        since = os_now_ms();
-        if (status == WNPU_OK) {
-            status = aw_advance(&r->audio, r->call.cancel, &r->call.error, used);
-            r->out.now.stats.audio_in_ms += ru_elapsed_ms(&since);
-        }
-        if (status == WNPU_OK) {
-            wi_save_checkpoint(&r->state, &r->out.now, &r->work, &r->call.params);
-        }
-        if (status == WNPU_OK) {
-            status = np_check_required(&r->bridge, &r->call.error);
-        }
-        if (status == WNPU_OK) {
-            int64_t done_ms = ru_recording_ms(&r->audio.at, 0), end_ms = ru_end_ms(&r->audio.at);
-            status = wi_progress_after_window(&r->audio, &r->work, &r->call,
-                                              end_ms < done_ms ? end_ms : done_ms);
-        }
+        status = wi_move_on(r, used);
         if (status == WNPU_OK && done != NULL) {
             on = done(r) || skipped;
         }
@@ -29313,15 +29610,16 @@ static int wi_add_phrases(lr_rules *rules, const en_engine *e, ru_call *call, co
 /* Discards the state of the previous run. */
 static void wi_reset_state(ru_run *r)
 {
+    ru_cost none;
     if (r->work.live) {
         ri_close(&r->ring);
     }
     ru_begin(r);
     r->work.reported_at = os_now_ms();
     np_reset(&r->bridge);
-    r->decoder.window = 0;
+    memset(&r->text.view, 0, sizeof r->text.view);
     r->audio.ahead.n = 0;
-    r->text.search.steps = r->text.search.prompt_tokens = 0;
+    se_take_counts(&r->text.search, &none.tokens, &none.prompt_tokens);
     vc_reset(&r->voices);
     lr_trie_clear(&r->rules.trie);
     al_reset(&r->text.aligner);
@@ -29412,7 +29710,7 @@ static int wi_name_voices(vc_voices *voices, rs_store *store, ru_work *w, ru_cal
                     p->voice_margin, call->cancel)) {
         return status == WNPU_OK ? er_set(&call->error, WNPU_E_CANCELLED, "cancelled") : status;
     }
-    w->resumable = 0;
+    wi_drop_checkpoint(w);
     wi_set_speakers(voices, store);
     return status;
 }
@@ -29479,7 +29777,7 @@ static int wi_resume(ru_run *r, const wnpu_audio *audio)
     if (status != WNPU_OK) {
         return status;
     }
-    r->work.resumable = 0;
+    wi_drop_checkpoint(&r->work);
     r->call.stop.requested = 0;
     r->call.stop.resumed = 1;
     r->work.reported_ms = 0;
@@ -29573,16 +29871,18 @@ static int wi_detect_speech(ru_run *r, const wnpu_audio *audio)
 static int wi_detect_in_speech(ru_run *r)
 {
     float probability[RU_LANGUAGES];
-    size_t frames;
+    size_t frames, content;
     int status = WNPU_OK;
     while (status == WNPU_OK && !ru_cancelled(r->call.cancel) &&
            !wd_is_language_certain(&r->out.now.language) &&
            (status = aw_decide(&r->audio, &r->out.now.stats, &r->call, NULL, &frames)) == WNPU_OK &&
            frames > 0) {
-        size_t used = lg_skip_silence(&r->audio, &r->state.confirmed, &r->call.params, frames);
-        if (used == 0 || (r->audio.at.frame == 0 && used == r->audio.content)) {
-            used = r->audio.content;
-            wd_encode(r);
+        size_t used = lg_skip_silence(&r->audio, &r->state.confirmed, &r->call.params, frames,
+                                      &content);
+        if (used == 0 || (r->audio.at.frame == 0 && used == content)) {
+            ru_view view = wd_view(r, 0, content);
+            used = content;
+            wd_encode_window(r, &view);
             if (!ru_cancelled(r->call.cancel) && wd_add_detection(r, probability)) {
                 wd_decide_language(&r->out.now.language, &r->work, &r->engine);
             }
@@ -29636,11 +29936,12 @@ static void wi_phrase_ends(const en_engine *e, unsigned char *ends)
     }
 }
 
-/* Converts the phrase to a hypothesis, from which a segment is made. */
-static void wi_set_choice_text(ru_text *text, const lr_trie *t, const ru_phrase *phrase,
-                               const en_engine *e, rs_origin *o, const se_choice *c)
+/* Makes a reading of the phrase, from which a segment is made. */
+static void wi_set_choice_text(const ru_text *text, const lr_trie *t, const ru_phrase *phrase,
+                               const en_engine *e, const se_choice *c, ru_reading *reading)
 {
-    se_hypothesis *h = text->hypothesis;
+    se_hypothesis *h = reading->text = text->hypothesis;
+    rs_origin *o = &reading->origin;
     uint32_t at;
     memset(h, 0, sizeof *h);
     h->n = c->phrase[0] >= 0 ? t->nodes[c->node].depth : 0;
@@ -29653,7 +29954,7 @@ static void wi_set_choice_text(ru_text *text, const lr_trie *t, const ru_phrase 
     }
     h->sum_logprob = c->logprob[0];
     h->first_logprob = h->n > 0 ? se_logprob(h->probability[0]) : 0.0f;
-    memset(o, 0, sizeof *o);
+    o->device = reading->view.device;
     o->mean_logprob = h->n > 0 ? se_mean_logprob(h) : 0.0f;
     o->no_speech = text->search.fed_no_speech;
     o->compression_ratio = wd_compression(text, e, h);
@@ -29661,13 +29962,16 @@ static void wi_set_choice_text(ru_text *text, const lr_trie *t, const ru_phrase 
     o->accepted = 1;
 }
 
-static int wi_choose_phrase(ru_run *r)
+static int wi_choose_phrase(ru_run *r, const ru_view *v)
 {
     se_choosing c;
     se_choice found;
     se_prompt prompt;
+    ru_reading reading;
+    ru_cost cost = {0};
+    lg_piece piece;
     int64_t end = ru_end_ms(&r->audio.at);
-    wd_make_prompt(r, r->state.n_previous + r->work.n_initial > 0, &prompt);
+    wd_make_prompt(r, v, wd_has_context(&r->state, &r->work), &prompt);
     if (prompt.n + r->rules.trie.depth > r->engine.model->n_text_ctx) {
         return er_set(&r->call.error, WNPU_E_ARGUMENT,
                       "the prompt's %lu and a phrase's %u tokens do not fit into the decoder's "
@@ -29685,8 +29989,8 @@ static int wi_choose_phrase(ru_run *r)
     c.n_prompt = prompt.n;
     c.sot = prompt.sot;
     se_choose(&c, &found);
-    r->out.now.stats.tokens += r->text.search.steps;
-    r->out.now.stats.prompt_tokens += r->text.search.prompt_tokens;
+    se_take_counts(&r->text.search, &cost.tokens, &cost.prompt_tokens);
+    wd_count(&r->out.now.stats, &cost);
     if (ru_cancelled(r->call.cancel)) {
         return er_set(&r->call.error, WNPU_E_CANCELLED, "cancelled");
     }
@@ -29697,21 +30001,28 @@ static int wi_choose_phrase(ru_run *r)
     r->work.choice.second_logprob = found.logprob[1];
     r->work.choice.margin = found.logprob[0] - found.logprob[1];
     r->work.choice.no_speech = r->text.search.fed_no_speech;
-    wi_set_choice_text(&r->text, &r->rules.trie, &r->phrase, &r->engine, &r->work.origin, &found);
-    r->work.origin.prompted = prompt.sot > 0;
-    wd_align(&r->text, &r->audio, &r->out.now.language, &r->call.params,
+    memset(&reading, 0, sizeof reading);
+    reading.view = *v;
+    wi_set_choice_text(&r->text, &r->rules.trie, &r->phrase, &r->engine, &found, &reading);
+    reading.origin.prompted = prompt.sot > 0;
+    wd_align(&r->text.aligner, &r->audio, &r->call.params, &reading,
              aw_frames(&r->audio.at)); /* samples after the window's last frame are not read */
     if (ru_cancelled(r->call.cancel)) {
         return er_set(&r->call.error, WNPU_E_CANCELLED, "cancelled");
     }
     end = end < (int64_t)ML_FRAMES * 10 ? end : (int64_t)ML_FRAMES * 10;
-    return lg_add_segment(r, 0, r->text.hypothesis->n, 0, end, end);
+    piece.from = 0;
+    piece.to = reading.text->n;
+    piece.t0_ms = 0;
+    piece.t1_ms = end;
+    return lg_add_segment(r, &reading, &piece, end);
 }
 
 static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phrases, size_t n)
 {
     double since = os_now_ms();
     int status;
+    ru_view view;
     r->call.params.timestamps = 0;
     r->call.params.prefix = NULL;
     r->call.params.vad = 0; /* it chooses in any case */
@@ -29728,13 +30039,15 @@ static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phra
         return status;
     }
     wi_phrase_ends(&r->engine, r->rules.never);
-    wd_encode(r);
+    view = wd_view(r, 0, ML_FRAMES);
+    wd_encode_window(r, &view);
     since = os_now_ms();
     if (!ru_cancelled(r->call.cancel)) {
         wd_update_language(r);
+        wd_set_language(&r->text, r->out.now.language.id, &view);
     }
     status = ru_cancelled(r->call.cancel) ? er_set(&r->call.error, WNPU_E_CANCELLED, "cancelled")
-                                          : wi_choose_phrase(r);
+                                          : wi_choose_phrase(r, &view);
     r->out.now.stats.decoder_ms += ru_elapsed_ms(&since);
     wi_finish_language(&r->out.now.language, &r->work, &r->engine);
     return lg_finish(&r->out, &r->audio, &r->call, status);
@@ -29950,7 +30263,7 @@ static size_t tt_agreed(const char *a, size_t n_a, const char *b, size_t n_b)
 }
 
 /* Makes the text of tokens the latest. */
-static void tt_set_latest(const ru_language *language, ru_tentative *t, const en_engine *e,
+static void tt_set_latest(int32_t language, ru_tentative *t, const en_engine *e,
                           const wnpu_params *params, const int32_t *tokens, size_t n_tokens)
 {
     const tk_vocab *v = &e->model->vocab;
@@ -29966,13 +30279,14 @@ static void tt_set_latest(const ru_language *language, ru_tentative *t, const en
     tk_set_script(ru_script(language, params), t->latest, t->n_latest);
 }
 
-/* Makes the text of a hypothesis the latest. */
-static void tt_join(const ru_language *language, ru_tentative *t, const en_engine *e,
-                    const wnpu_params *params, const se_hypothesis *h)
+/* Makes the text of a reading the latest. */
+static void tt_join(ru_tentative *t, const en_engine *e, const wnpu_params *params,
+                    const ru_reading *reading)
 {
+    const se_hypothesis *h = reading->text;
     memcpy(t->former, t->latest, t->n_latest);
     t->n_former = t->n_latest;
-    tt_set_latest(language, t, e, params, h->tokens, h->n);
+    tt_set_latest(reading->view.language, t, e, params, h->tokens, h->n);
     t->n = h->n;
     memcpy(t->tokens, h->tokens, h->n * sizeof(int32_t));
 }
@@ -30006,77 +30320,13 @@ static void tt_show(ru_tentative *t, int complete)
 
 /* ---- decoding ---- */
 
-/* Encodes the content into the caches, and no more silence after it than needed. */
-static void tt_encode(ru_audio *a, ru_text *text, en_engine *e, de_decoder *d, const float *span,
-                      size_t content)
-{
-    a->ahead.n = 0;
-    se_invalidate(&text->search);
-    e->positions = e->model->n_audio_layer > TT_SMALL
-                       ? wd_some_positions(e, content, TT_MARGIN_MS) : e->model->n_audio_ctx;
-    en_log_mel(e, span, content);
-    en_run(e);
-    en_cross(e, de_cross(d));
-}
 
-/* Whether a token of the former hypothesis is kept: it is the best, or not much worse. The latest
- * tokens have to be the best, because the audio had ended there. */
-static int tt_holds(const ru_tentative *t, const en_engine *e, const float *logits, size_t at)
-{
-    size_t vocab = (size_t)e->model->vocab.n_vocab;
-    float margin = at + TT_RECENT < t->n ? TT_HOLD : 0.0f;
-    return logits[t->tokens[at]] >= logits[e->op->argmax(logits, vocab)] - margin;
-}
 
-/* Feeds the former hypothesis after the prompt, and returns how many of its tokens are still those
- * that greedy search chooses. */
-static size_t tt_verify(ru_run *r, const se_prompt *p, size_t most)
-{
-    se_search *s = &r->text.search;
-    const int32_t *tokens = r->tentative.tokens;
-    size_t n = r->tentative.n, k = 0, i, stride = de_logits_stride(r->engine.model);
-    float *logits;
-    se_hypothesis *h = &s->live[0];
-    n = n < most ? n : most;
-    s->n_draft = 0;
-    logits = se_prefill(s, p->tokens, p->n, p->sot);
-    memset(h, 0, sizeof *h);
-    while (k < n && !ru_cancelled(r->call.cancel)) {
-        de_row row[DE_ROWS];
-        size_t rows = 0, from = k;
-        h->n = k;
-        se_apply(s, h, logits);
-        if (!tt_holds(&r->tentative, &r->engine, logits, k)) {
-            break;
-        }
-        for (i = from; i < n && rows < DE_ROWS && rows < r->decoder.logit_rows; i++, rows++) {
-            h->tokens[i] = s->fed[p->n + i] = tokens[i];
-            row[rows].token = tokens[i];
-            row[rows].position = (uint32_t)(p->n + i);
-            row[rows].slot = 0;
-            row[rows].window = (uint32_t)r->decoder.window;
-            row[rows].want = 1;
-        }
-        de_step(&r->decoder, row, rows);
-        for (k = from + 1; k < from + rows; k++) {
-            h->n = k;
-            logits = r->decoder.logits + (k - 1 - from) * stride;
-            se_apply(s, h, logits);
-            if (!tt_holds(&r->tentative, &r->engine, logits, k)) {
-                n = k;
-                break;
-            }
-        }
-        logits = r->decoder.logits + (rows - 1) * stride;
-    }
-    s->n_fed = p->n + k;
-    return k;
-}
 
 /* Tokens up to the first timestamp at the end of the content: what follows is invented. */
-static size_t tt_length(const en_engine *e, const se_hypothesis *h, size_t content)
+static size_t tt_length(const tk_vocab *v, const se_hypothesis *h, size_t content)
 {
-    int32_t end = e->model->vocab.timestamp0 + (int32_t)content / 2 - TT_END_STEPS;
+    int32_t end = v->timestamp0 + (int32_t)content / 2 - TT_END_STEPS;
     size_t n = 0;
     while (n < h->n && (n == 0 || h->tokens[n] < end)) {
         n++;
@@ -30084,73 +30334,81 @@ static size_t tt_length(const en_engine *e, const se_hypothesis *h, size_t conte
     return n;
 }
 
-/* Greedy search from the former hypothesis as far as it holds. */
-static const se_hypothesis *tt_search(ru_run *r, size_t content)
+/* Greedy search in an encoded view from the former hypothesis as far as it holds. */
+static void tt_read(ru_run *r, const ru_view *v, ru_reading *out)
 {
     se_options o;
     se_prompt p;
+    se_former former;
     size_t most, room, n;
-    wd_prepare_greedy(r, &p, &o);
-    most = p.n_given + 8 + content * TT_TOKENS_PER_S / 100;
+    wd_prepare_greedy(r, v, &p, &o);
+    most = p.n_given + 8 + v->content * TT_TOKENS_PER_S / 100;
     o.max_tokens = o.max_tokens < most ? o.max_tokens : most;
     room = r->engine.model->n_text_ctx - p.n;
     if (p.n_given == 0 && room > 1) {
         room = room - 1 < o.max_tokens ? room - 1 : o.max_tokens;
-        n = tt_verify(r, &p, room > 1 ? room - 1 : 0);
+        former.tokens = r->tentative.tokens;
+        former.n = er_min(r->tentative.n, room > 1 ? room - 1 : 0);
+        former.n_firm = r->tentative.n > TT_RECENT ? r->tentative.n - TT_RECENT : 0;
+        former.margin = TT_HOLD;
+        n = se_verify(&r->text.search, &p, &former);
         memcpy(r->context.prompt + p.n, r->tentative.tokens, n * sizeof(int32_t));
         p.n += n;
         p.n_given += n;
     }
-    return se_run(&r->text.search, &p, &o);
+    out->text = r->text.hypothesis;
+    wd_read(r, v, &p, &o, out);
 }
 
-/* Decodes the content, as far as it has been read, for display. */
-static void tt_decode(ru_run *r, const float *span, size_t content, int complete)
+/* Decodes a view of the open window, as far as it has been read, for display. No more silence is
+ * encoded after it than needed. */
+static void tt_decode(ru_run *r, ru_view *v, int complete)
 {
+    const en_engine *e = &r->engine;
     float probability[RU_LANGUAGES], no_speech;
-    se_hypothesis *h = r->text.hypothesis;
-    tt_encode(&r->audio, &r->text, &r->engine, &r->decoder, span, content);
-    if (r->out.now.language.id < 0 && !ru_cancelled(r->call.cancel)) {
-        se_languages(&r->decoder, probability, &no_speech);
-        r->out.now.language.id = wd_best_language(&r->work, &r->engine, probability);
-        se_invalidate(&r->text.search);
+    ru_reading reading;
+    ru_cost cost = {0};
+    if (e->model->n_audio_layer > TT_SMALL) {
+        v->positions = wd_some_positions(e, v->content, TT_MARGIN_MS);
     }
-    if (!ru_cancelled(r->call.cancel)) {
-        *h = *tt_search(r, content);
-        h->n = tt_length(&r->engine, h, content);
-        h->n = wd_before_loop(&r->engine.model->vocab, h);
+    v->cpu_only = 1;
+    wd_encode(r, v, &cost);
+    if (v->language < 0 && !ru_cancelled(r->call.cancel)) {
+        wd_probe_languages(&r->text, &r->decoder, probability, &no_speech);
+        wd_set_language(&r->text, wd_best_language(&r->work, e, probability), v);
     }
-    if (!ru_cancelled(r->call.cancel)) {
+    if (ru_cancelled(r->call.cancel)) {
+        return;
+    }
+    tt_read(r, v, &reading);
+    if (!reading.cancelled) {
+        se_hypothesis *h = reading.text;
+        h->n = tt_length(&e->model->vocab, h, v->content);
+        h->n = wd_before_loop(&e->model->vocab, h);
         h->n = h->no_speech > r->call.params.no_speech_threshold ? 0 : h->n;
-        tt_join(&r->out.now.language, &r->tentative, &r->engine, &r->call.params, h);
+        tt_join(&r->tentative, e, &r->call.params, &reading);
         tt_show(&r->tentative, complete);
     }
-    r->engine.positions = r->engine.model->n_audio_ctx;
-    se_invalidate(&r->text.search);
 }
 
 /* Decodes a window that ends in the current pause, exactly as wi_run_window() will. */
-static void tt_decode_ahead(ru_run *r, const float *span, size_t content, const se_prompt *p,
-                            const se_options *o)
+static void tt_decode_ahead(ru_run *r, ru_view *v, const se_prompt *p, const se_options *o)
 {
     ru_lookahead *f = &r->audio.ahead;
-    const se_hypothesis *h;
-    f->n = 0;
-    se_invalidate(&r->text.search);
-    r->text.search.least_end = wi_least_end(&r->audio, &r->call.params, &r->engine);
-    r->engine.positions = wd_positions(&r->audio, &r->out.now.language, &r->engine, &r->call.params,
-                                       content);
-    wd_encode_samples(r, span, content);
-    h = ru_cancelled(r->call.cancel) ? NULL : se_run(&r->text.search, p, o);
-    r->engine.positions = r->engine.model->n_audio_ctx;
-    if (h != NULL && !ru_cancelled(r->call.cancel)) {
-        wi_add_lookahead(&r->audio, &r->call.params, &r->engine, &r->decoder, &r->work);
-        f->steps[0] = r->text.search.steps;
-        f->hypothesis[0] = *h;
-        tt_join(&r->out.now.language, &r->tentative, &r->engine, &r->call.params, h);
+    ru_reading reading;
+    ru_cost cost = {0};
+    wd_encode(r, v, &cost);
+    if (ru_cancelled(r->call.cancel)) {
+        return;
+    }
+    reading.text = &f->hypothesis[0];
+    wd_read(r, v, p, o, &reading);
+    if (!reading.cancelled) {
+        f->steps[0] = reading.cost.tokens;
+        wi_add_lookahead(f, v);
+        tt_join(&r->tentative, &r->engine, &r->call.params, &reading);
         tt_show(&r->tentative, 1);
     }
-    se_invalidate(&r->text.search);
 }
 
 /* ---- what is due ---- */
@@ -30191,21 +30449,19 @@ static size_t tt_find_end(const ru_audio *a, const wnpu_params *params, const np
 static void tt_decode_due(ru_run *r, size_t skip, size_t have, int64_t voice_end_ms)
 {
     ru_tentative *t = &r->tentative;
-    ru_lookahead *f = &r->audio.ahead;
-    const float *span = r->audio.samples + skip * ML_HOP;
+    const ru_lookahead *f = &r->audio.ahead;
     size_t end = tt_find_end(&r->audio, &r->call.params, &r->bridge, &r->out.now.language,
                              &r->engine, voice_end_ms);
-    size_t content = have - skip;
+    ru_view view;
     se_prompt p;
     se_options o;
-    aw_skip(&r->audio.at, skip);
     if (end > skip && end <= have) {
-        r->audio.content = end - skip;
-        wd_make_prompt(r, r->state.n_previous + r->work.n_initial > 0, &p);
+        view = wi_view(r, skip, end - skip);
+        wd_make_prompt(r, &view, wd_has_context(&r->state, &r->work), &p);
         wd_options(r, r->call.params.temperature, 0, &o);
         if (se_is_greedy(&r->text.search, &p, &o)) {
-            if (f->n == 0 || wd_lookahead_index(&r->audio) == f->n) {
-                tt_decode_ahead(r, span, end - skip, &p, &o);
+            if (f->n == 0 || wd_lookahead_index(f, &view) == f->n) {
+                tt_decode_ahead(r, &view, &p, &o);
                 t->voice_ms = voice_end_ms;
             }
             return;
@@ -30214,10 +30470,10 @@ static void tt_decode_due(ru_run *r, size_t skip, size_t have, int64_t voice_end
     if (voice_end_ms > t->voice_ms && t->t1_ms >= t->audio_ms + r->state.live.step_ms &&
         (double)(t->t1_ms - t->audio_ms) >= t->cost_ms * TT_BREAK) {
         double since = os_now_ms();
-        r->audio.content = content;
+        view = wd_view(r, skip, have - skip);
         t->audio_ms = t->t1_ms;
         t->voice_ms = voice_end_ms;
-        tt_decode(r, span, content,
+        tt_decode(r, &view,
                   (int64_t)r->audio.voice.step * VA_STEP_MS > voice_end_ms + 3 * VA_STEP_MS);
         t->cost_ms = ru_elapsed_ms(&since);
     }
@@ -30238,7 +30494,7 @@ static void tt_refresh(ru_run *r)
 {
     ru_tentative *t = &r->tentative;
     const ru_confirmed *c = &r->state.confirmed;
-    const ru_language *language = &r->out.now.language;
+    const int32_t language = r->out.now.language.id;
     if (t->frame != r->audio.at.frame) {
         tt_clear(t);
         t->frame = r->audio.at.frame;
@@ -30258,11 +30514,8 @@ static void tt_refresh(ru_run *r)
 static int tt_update(ru_run *r)
 {
     ru_tentative *t = &r->tentative;
-    const ru_position here = aw_get_position(&r->audio, &r->work, &r->decoder);
-    const wnpu_stats stats = r->out.now.stats;
-    const ru_language language = r->out.now.language;
     void (*beat)(void *user, float share) = r->engine.beat;
-    se_filter filter = r->text.search.filter;
+    se_filter filter;
     int64_t begin, end, base = ru_recording_ms(&r->audio.at, 0), silent;
     size_t skip, have = aw_frames(&r->audio.at);
     tt_find_utterances(&r->audio, &r->state.live);
@@ -30280,15 +30533,10 @@ static int tt_update(ru_run *r)
     t->t0_ms = begin;
     t->t1_ms = ru_end_ms(&r->audio.at);
     r->engine.beat = NULL;
-    r->text.search.filter.function = NULL;
-    r->text.search.steps = r->text.search.prompt_tokens = 0;
+    filter = se_set_filter(&r->text.search, NULL);
     tt_decode_due(r, skip, have - 1, end);
-    r->text.search.steps = r->text.search.prompt_tokens = 0;
-    r->text.search.filter = filter;
+    (void)se_set_filter(&r->text.search, &filter);
     r->engine.beat = beat;
-    r->out.now.language = language;
-    r->out.now.stats = stats;
-    aw_set_position(&r->audio, &r->work, &r->decoder, &here);
     return ru_cancelled(r->call.cancel) ? er_set(&r->call.error, WNPU_E_CANCELLED, "cancelled")
                                         : WNPU_OK;
 }
@@ -30406,12 +30654,12 @@ static int st_keep_text(ru_text *text, wnpu_params *p, wnpu_error *error)
     return WNPU_OK;
 }
 
-/* Prepares a run, unless it needs what no live run has. */
-static int st_configure(ru_run *r)
+/* Refuses what no live run has. */
+static int st_check_params(ru_call *call)
 {
-    return r->call.params.voices == 0
-               ? wi_configure(r, 0)
-               : er_set(&r->call.error, WNPU_E_ARGUMENT,
+    return call->params.voices == 0
+               ? WNPU_OK
+               : er_set(&call->error, WNPU_E_ARGUMENT,
                         "voices is for wnpu_transcribe() only: who speaks is known at the end, but "
                         "text of a live run does not change");
 }
@@ -30427,7 +30675,8 @@ static int st_begin(ru_run *r, const wnpu_stream_options *o)
     r->state.live.skip_late = o->skip_late != 0;
     r->state.live.skipped = 0;
     st_set_detection(&r->state.live, &r->call.params);
-    status = st_configure(r);
+    status = st_check_params(&r->call);
+    status = status == WNPU_OK ? wi_configure(r, 0) : status;
     if (r->state.live.detect_only) {
         r->out.now.language.probability = 0.0f;
     }
@@ -30534,7 +30783,7 @@ static int st_run(ru_run *r, int finish)
                      ? st_detect(&r->audio, &r->out, &r->call, &r->state, &r->work)
                      : wi_run_windows(r, finish ? NULL : st_after_window);
     } else {
-        r->work.resumable = 0;
+        wi_drop_checkpoint(&r->work);
     }
     return status;
 }
@@ -33253,7 +33502,7 @@ WNPU_API int wnpu_align(wnpu_session *session, const char *const *lines, size_t 
         w.vocab = &r->engine.model->vocab;
         w.store = &r->out.store;
         w.cancel = &session->cancel;
-        r->work.resumable = 0; /* it would append to the text */
+        wi_drop_checkpoint(&r->work); /* it would append to the text */
         status = fa_run(&w, lines, n_lines, extra != 0, &session->allocator, &ours, &r->call.error);
     }
     if (status == WNPU_OK && stats != NULL) {

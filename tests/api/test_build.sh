@@ -329,13 +329,23 @@ test_order() {
     [ "$(cat "$T/uses")" = "${last}forbidden in section 3" ] || fail "not found: $(cat "$T/uses")"
 }
 
-# The state of a run has owners: only the audio window's section writes it, statistics are added to
-# elsewhere but set by few, and functions take the parts that they use. ru_begin() resets both.
+# The state of a run has owners: each part is written by few sections, statistics are added to
+# elsewhere but set by few, and functions take the parts that they use. What a decoding reads is set by
+# wd_load() and wd_read() from a view, and by nobody else. ru_begin() resets all, sn_read() restores.
 test_owners() {
     awk -v owners=1 -f tests/lib/outline.awk whisper_npu.c | sort >"$T/owners"
-    printf '%s\n' 'audio aw_' 'audio ru_' 'stats aw_' 'stats lg_' >"$T/want"
+    printf '%s\n' 'audio aw_' 'audio ru_' 'audio sn_' 'audio wi_' 'caches wd_load' 'language ru_' \
+        'language sn_' 'language st_' 'language wd_' 'language wi_' 'lookahead aw_' 'lookahead sn_' \
+        'lookahead tt_' 'lookahead wd_' 'lookahead wi_' 'place aw_' 'place ru_' 'search wd_read' \
+        'search wi_start' 'stats aw_' 'stats lg_' 'work lg_' 'work ru_' 'work sn_' 'work st_' \
+        'work wd_' 'work wi_' >"$T/want"
     grep -v '^whole ' "$T/owners" | diff "$T/want" - >"$T/differ" ||
         fail "sections that write: $(cat "$T/differ")"
+    # A second place that sets what the caches hold is found.
+    awk '{ print } /^static void wi_prepare\(/ { getline; print; print "r->engine.positions = 0;" }' \
+        whisper_npu.c >"$T/second.c"
+    awk -v owners=1 -f tests/lib/outline.awk "$T/second.c" | grep -qx 'caches wi_prepare' ||
+        fail "not found: a write of wi_prepare()"
     whole=$(sed -n 's/^whole //p' "$T/owners")
     [ "$whole" -ge 50 ] && [ "$whole" -le 69 ] ||
         fail "$whole functions take the whole run, at most 69 should: pass them what they use"

@@ -187,6 +187,7 @@ static void time_encoder(plot *p, const char *name, tp_task task, size_t count, 
 static void measure_encoder(plot *p)
 {
     ru_run *r = &p->session->run;
+    ru_view view = wd_view(r, 0, ML_FRAMES);
     const wnpu_model *m = p->model;
     double t = m->n_audio_ctx, d = m->n_audio_state, in = 3.0 * m->n_mels, ms[ROUNDS], kv;
     size_t blocks = en_blocks(m->n_audio_ctx, r->engine.rows), i;
@@ -196,7 +197,7 @@ static void measure_encoder(plot *p)
         seed = seed * 1664525u + 1013904223u;
         r->audio.samples[i] = ((float)(seed >> 8) / 8388608.0f - 1.0f) * 0.1f;
     }
-    wd_encode(r);
+    wd_encode_window(r, &view);
     time_encoder(p, "conv1", conv1_task, en_blocks(2 * m->n_audio_ctx, r->engine.rows), 0,
                  2 * t * in * d, in * d + 2 * t * (4.0 * m->n_mels + 4 * d));
     time_encoder(p, "conv2", conv2_task, blocks, 0, t * 3 * d * d,

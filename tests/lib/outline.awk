@@ -16,9 +16,10 @@
 # drawing: they do not compile.
 #
 # With -v owners=1 prints instead who knows and writes the state of a run: the number of functions
-# that take all of it ("whole 127"), and the sections that write fields of the audio window and its
-# place ("audio aw_"), and those that set counts of the statistics rather than adding to them
-# ("stats lg_").
+# that take all of it ("whole 127"); for each of the structures in `owned` the sections that write one
+# of its fields ("work wi_"), fields being read from the source; for what describes the caches and for
+# the search, the functions ("caches wd_load"); and the sections that set counts of the statistics
+# rather than adding to them ("stats lg_").
 #
 # With -v walk=FUNCTION prints instead how far one has to jump to read what it calls, depth first and
 # each function once: "FUNCTION: N functions in M sections, K returns to a later section".
@@ -90,6 +91,25 @@ function finish() {
     }
 }
 
+BEGIN {
+    owned["ru_audio"] = "audio"
+    owned["ru_place"] = "place"
+    owned["ru_work"] = "work"
+    owned["ru_language"] = "language"
+    owned["ru_lookahead"] = "lookahead"
+    owned["se_search"] = "search"
+    parents["audio"] = "a audio"
+    parents["place"] = "at place"
+    parents["work"] = "w work"
+    parents["language"] = "language l next"
+    parents["lookahead"] = "f ahead"
+    parents["search"] = "search"
+    parents["caches"] = "e engine decoder text"
+    field["caches", "positions"]
+    field["caches", "window"]
+    field["caches", "view"]
+}
+
 FNR == 1 {
     lists = !uses && !marks && !owners && walk == "" && to == ""
     finish()
@@ -153,6 +173,8 @@ owners { head = head $0 }
 
 owners && /^\{/ && head ~ /ru_run \*/ { whole++ }
 
+owners && /^\{/ && match(head, /[a-z0-9_]+\(/) { writer = substr(head, RSTART, RLENGTH - 1) }
+
 walk != "" && section > 0 {
     n = split(code($0), word, /[^A-Za-z0-9_]+/)
     if (/^[A-Za-z].*\(/ && match($0, /[A-Za-z0-9_]+\(/)) {
@@ -170,17 +192,38 @@ walk != "" && section > 0 {
     }
 }
 
+# The fields of a structure that is owned: the last word before ";", "," or "[".
+owners && /^typedef struct [a-z_]+ \{/ { inside_of = owned[$3] }
+
+owners && inside_of != "" && /^ +[a-z]/ {
+    line = code($0)
+    gsub(/\[[^]]*\]/, "", line)
+    n = split(line, word, /[;,]/)
+    for (i = 1; i < n; i++) {
+        gsub(/.*[ *]/, "", word[i])
+        field[inside_of, word[i]]
+    }
+}
+
+owners && /^}/ { inside_of = "" }
+
+# Writes of a.b.field, where b is one of the names that variables of its structure have.
 owners && section > 0 {
     line = code($0)
     split(title, word, /[. ]+/)
     name = word[1] == "" ? word[3] : word[2]
     gsub(/->/, ".", line)
     gsub(/[=!<>]=/, "~", line)
-    gsub(/ *([-+]=|\+\+|=[^=])/, " = ", line)
-    if (line ~ /(^|[^a-z_])(at|place)\.(frame|n_samples|n_ahead|limit_ms|cut_ms) = / ||
-        line ~ /(^|[^a-z_])(a|audio)\.(samples|capacity|written|batch|current) = / ||
-        line ~ /\.spans_passed = /) {
-        writes["audio " name]
+    gsub(/\[[^]]*\]/, "", line)
+    gsub(/ *([-+|]=|\+\+|--|=[^=])/, " = ", line)
+    while (section >= order["ru_"] && match(line, /[a-z_]+\.[a-z_0-9]+ = /)) {
+        split(substr(line, RSTART, RLENGTH - 3), word, ".")
+        for (of in parents) {
+            if ((of, word[2]) in field && index(" " parents[of] " ", " " word[1] " ") > 0) {
+                writes[of " " (of ~ /^(caches|search)$/ ? writer : name)]
+            }
+        }
+        line = substr(line, RSTART + RLENGTH)
     }
     if (code($0) ~ /(^|[^a-z_])stats(->|\.)[a-z_]+_ms *=[^=]/) {
         writes["stats " name]

@@ -432,7 +432,7 @@ static state encode(wnpu_session *s)
     size_t l, n;
     memcpy(s->run.audio.samples, accel_window, sizeof accel_window);
     s->run.audio.written = sizeof accel_window / sizeof *accel_window;
-    wd_encode(&s->run);
+    encode_window(&s->run, ML_FRAMES);
     to.x = fnv(to.x, s->run.engine.x, (size_t)m->n_audio_ctx * m->n_audio_state * sizeof(float));
     for (l = 0; l < m->n_text_layer; l++) {
         const en_heads *h = &s->run.decoder.cross[l];

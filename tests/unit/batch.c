@@ -24,8 +24,11 @@ static void encode_windows(wnpu_session *s, size_t n)
     size_t i;
     for (i = 0; i < n; i++) {
         float *x = life_burst(ML_SPAN, (uint32_t)(31 + 7 * i));
-        s->run.decoder.window = i;
-        wd_encode_samples(&s->run, x, ML_FRAMES);
+        ru_view view = wd_view(&s->run, 0, ML_FRAMES);
+        ru_cost cost = {0};
+        view.span = x;
+        view.window = i;
+        wd_encode(&s->run, &view, &cost);
         free(x);
     }
 }
@@ -74,8 +77,8 @@ static size_t compare_windows(wnpu_session *s, size_t n, size_t max_tokens, size
     for (i = 0; i < n; i++) {
         window[i] = (i + 1) % n;
         least_end[i] = v->timestamp0 + 100 * (int32_t)(i % 3);
-        s->run.audio.ahead.content[i] = ML_FRAMES; /* for who judges repetition */
-        s->run.audio.ahead.frame[i] = 0;
+        s->run.audio.ahead.view[i].content = ML_FRAMES; /* for who judges repetition */
+        s->run.audio.ahead.view[i].frame = 0;
     }
     T_CHECK(se_is_greedy(&s->run.text.search, &p, &o), "greedy");
     se_run_windows(&s->run.text.search, &p, &o, n, window, least_end, found, steps);

@@ -166,12 +166,11 @@ static void end_of_confirmed_words(void)
                               {1, 1, 5, 2, 1200, 11000, 0.5f, 0, 0, 0}};
     ru_run *r = aligned_run(text, words, 2);
     int64_t last_ms;
-    r->audio.content = 1200;
     r->state.confirmed.n = 1;
     for (last_ms = 0; last_ms <= 12000; last_ms += 4000) {
         size_t n = 0, frames, want = last_ms == 0 ? 120 : last_ms == 12000 ? 0 : (size_t)last_ms / 10;
         r->state.confirmed.last_ms = last_ms;
-        frames = wd_find_scroll(&r->text.aligner, &r->state.confirmed, &r->audio, 1, &n);
+        frames = wd_find_scroll(&r->text.aligner, &r->state.confirmed, &r->audio, 1200, 1, &n);
         T_CHECK(frames == want && n == 1, "%d ms: %lu frames", (int)last_ms, (unsigned long)frames);
     }
     free(r);
@@ -191,12 +190,12 @@ static void beginning_of_next_window(void)
     for (i = 1; i <= 4; i++) {
         size_t n = 0, want = i > 2 ? 1000 : 0;
         r->state.confirmed.n = i;
-        r->audio.content = 2000;
-        T_CHECK(wd_find_scroll(&r->text.aligner, &r->state.confirmed, &r->audio, 0, &n) == want &&
+        T_CHECK(wd_find_scroll(&r->text.aligner, &r->state.confirmed, &r->audio, 2000, 0, &n) ==
+                        want &&
                     n == (i > 2),
                 "%d words: %d tokens", (int)i, (int)n);
-        r->audio.content = WD_LATE_FRAMES;
-        T_CHECK(wd_find_scroll(&r->text.aligner, &r->state.confirmed, &r->audio, 0, &n) > 0 &&
+        T_CHECK(wd_find_scroll(&r->text.aligner, &r->state.confirmed, &r->audio, WD_LATE_FRAMES, 0,
+                               &n) > 0 &&
                     n > 0,
                 "%d words: %d tokens", (int)i, (int)n);
     }

@@ -10,6 +10,13 @@ static uint32_t dice(uint32_t sides)
     return (dice_state >> 8) % sides;
 }
 
+/* The prompt of the window that stands there. */
+static void make_prompt(ru_run *r, int context, se_prompt *p)
+{
+    const ru_view view = wd_view(r, 0, ML_FRAMES);
+    wd_make_prompt(r, &view, context, p);
+}
+
 static wnpu_session *search_open_session(const wnpu_model *m, unsigned threads, unsigned beams,
                                          int compute)
 {
@@ -34,7 +41,7 @@ static wnpu_session *encoded(const wnpu_model *m, unsigned threads, unsigned bea
                 WNPU_OK,
             "rules");
     memcpy(s->run.audio.samples, x, ML_SPAN * sizeof *x);
-    wd_encode(&s->run);
+    encode_window(&s->run, ML_FRAMES);
     free(x);
     return s;
 }
@@ -1164,7 +1171,7 @@ static void choices(void)
         T_CHECK(wnpu_choose(s, &p, &a, all, count, &c) == WNPU_OK, "%s", wnpu_session_error(s));
         T_CHECK(wnpu_segment_count(s) == 1 && wnpu_get_segment(s, 0, &g) == WNPU_OK &&
                 g.t0_ms == 0 && g.t1_ms == 7000, "one segment");
-        wd_make_prompt(&s->run, 0, &prompt);
+        make_prompt(&s->run, 0, &prompt);
         for (i = 0; i < count; i++) {
             logprob[i] = slow_phrase(s, all[i], &prompt);
             if (logprob[i] > first) {
@@ -1474,7 +1481,7 @@ static void prompt_layout(void)
     p->prefix = "Dear Sir";
     T_CHECK(wi_set_prompts(r, 0) == WNPU_OK, "%s", r->call.error.message);
     wd_append_context(&r->state, &r->context, &r->engine, said, n_said);
-    wd_make_prompt(r, 1, &q);
+    make_prompt(r, 1, &q);
     T_CHECK(q.tokens[0] == v->sot_prev && memcmp(q.tokens + 1, told, n_told * 4) == 0 &&
             memcmp(q.tokens + 1 + n_told, said, n_said * 4) == 0 && q.sot == 1 + n_told + n_said,
             "told, then said");
@@ -1483,15 +1490,15 @@ static void prompt_layout(void)
             q.tokens[q.sot + 2] == v->transcribe && q.tokens[q.sot + 3] == v->timestamp0 &&
             memcmp(q.tokens + q.sot + 4, given, n_given * 4) == 0 && q.n_given == n_given + 1 &&
             q.n == q.sot + 4 + n_given, "and what is given");
-    wd_make_prompt(r, 0, &q);
+    make_prompt(r, 0, &q);
     T_CHECK(q.sot == 0 && q.tokens[0] == v->sot && q.n_before == 0, "without it");
     r->audio.at.frame = 1;
-    wd_make_prompt(r, 0, &q);
+    make_prompt(r, 0, &q);
     T_CHECK(q.n_given == 0 && q.n == 3, "the prefix is for the first window");
     memset(said, 0, sizeof said);
     said[299] = 7;
     wd_append_context(&r->state, &r->context, &r->engine, said, 300);
-    wd_make_prompt(r, 1, &q);
+    make_prompt(r, 1, &q);
     T_CHECK(q.sot == 224 && memcmp(q.tokens + 1, told, n_told * 4) == 0 && q.tokens[223] == 7,
             "the oldest is dropped, what is carried stays: %d", (int)q.sot);
     wnpu_session_close(s);
@@ -1572,8 +1579,7 @@ static void languages(void)
         if (i < 2) {
             memcpy(r->audio.samples + ML_SPAN - ML_MARGIN, x + (i + 1) * 480000, ML_MARGIN * sizeof *x);
         }
-        r->audio.content = aw_frames(&r->audio.at);
-        wd_encode(r);
+        encode_window(r, aw_frames(&r->audio.at));
         se_languages(&r->decoder, one, &w);
         w = (1 - w) * (i < 2 ? 30 : 10); /* seconds that are believed to be speech */
         sum[0] += w * one[0];

@@ -28,6 +28,13 @@ static wnpu_session *open_on(const wnpu_model *m, unsigned threads, int isa, int
     return life_open(m, &c);
 }
 
+/* Encodes `content` frames of what stands in the window. */
+static void encode_window(ru_run *r, size_t content)
+{
+    ru_view view = wd_view(r, 0, content);
+    wd_encode_window(r, &view);
+}
+
 /* The same bytes from every instruction set and number of threads. With three threads `before`, if
  * not NULL, is transcribed first. */
 static void same_everywhere(const wnpu_model *m, int compute, const wnpu_params *p,
@@ -559,7 +566,7 @@ static void cache(void)
         float *kept = malloc(vocab * sizeof *kept), *x = life_sound(ML_SPAN);
         static int32_t tokens[448];
         memcpy(s->run.audio.samples, x, ML_SPAN * sizeof *x);
-        wd_encode(&s->run);
+        encode_window(&s->run, ML_FRAMES);
         for (i = 0; i < n; i++) {
             tokens[i] = (int32_t)(i * 31 % 300);
         }
@@ -599,8 +606,8 @@ static void stale_cache(void)
     int i;
     memcpy(a->run.audio.samples, x, ML_SPAN * sizeof *x);
     memcpy(b->run.audio.samples, x, ML_SPAN * sizeof *x);
-    wd_encode(&a->run);
-    wd_encode(&b->run);
+    encode_window(&a->run, ML_FRAMES);
+    encode_window(&b->run, ML_FRAMES);
     for (i = 0; i < 40; i++) {
         tokens[i] = i * 7 % 300;
     }

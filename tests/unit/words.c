@@ -270,8 +270,8 @@ static void the_matrix(void)
     double *w, *want, worst = 0, xy = 0, xx = 0, yy = 0;
     memcpy(s->run.audio.samples, x, ML_SPAN * sizeof *x);
     memcpy(q->run.audio.samples, x, ML_SPAN * sizeof *x);
-    wd_encode(&s->run);
-    wd_encode(&q->run);
+    encode_window(&s->run, ML_FRAMES);
+    encode_window(&q->run, ML_FRAMES);
     for (i = 0; i < 40; i++) {
         tokens[i] = (int32_t)(i * 31 % 300);
         probability[i] = 1.0f;
