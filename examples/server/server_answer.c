@@ -64,6 +64,35 @@ void answer_close(connection *conn)
     }
 }
 
+/* Whether a header's value is a secret, with blanks around it. */
+static int is_key(const char *given, const char *secret)
+{
+    char key[512];
+    size_t n;
+    given += strspn(given, " \t");
+    n = strlen(given);
+    while (n > 0 && (given[n - 1] == ' ' || given[n - 1] == '\t')) {
+        n--;
+    }
+    (void)snprintf(key, sizeof key, "%.*s", n < sizeof key ? (int)n : 0, given);
+    return request_same_secret(key, secret);
+}
+
+int answer_has_key(const connection *conn)
+{
+    static const char *const names[] = {"api-key", "X-API-Key"};
+    const char *secret = http_options_of(conn)->api_key;
+    const char *given = mg_get_header(conn, "Authorization");
+    int has = secret == NULL ||
+              (given != NULL && strncasecmp(given, "Bearer ", 7) == 0 && is_key(given + 7, secret));
+    size_t i;
+    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+        given = mg_get_header(conn, names[i]);
+        has |= given != NULL && secret != NULL && is_key(given, secret);
+    }
+    return has;
+}
+
 /* Whether a page may send requests: one of this server, or of the site that --cors names. */
 static int is_own_page(const http_options *o, const char *origin, const char *host)
 {
@@ -82,7 +111,10 @@ static int ends_with(const char *text, size_t n, const char *end)
  * itself, a name of the local network, or one that was given to this server. */
 static int is_own_name(const http_options *o, const char *host)
 {
-    static const char *const local[] = {".local", ".localhost", ".internal", ".home.arpa"};
+    static const char *const local[] = {
+        ".local", ".localhost", ".localdomain", ".internal", ".intranet", ".home.arpa", ".home", ".lan",
+        ".fritz.box", ".ts.net"
+    };
     size_t i, n = strcspn(host, ":");
     if (host[0] == '[') {
         return 1;
@@ -104,6 +136,15 @@ static int is_own_name(const http_options *o, const char *host)
     return 0;
 }
 
+/* Whether a request comes from a program, rather than from a page, out of the local network. It may
+ * use any name: only pages can be given one that is not theirs. */
+static int is_local_program(const connection *conn)
+{
+    client_info client;
+    return mg_get_header(conn, "Origin") == NULL && mg_get_header(conn, "Sec-Fetch-Site") == NULL &&
+           client_identify(conn, &client) == 0 && client_is_private(client.address);
+}
+
 const char *answer_distrusts(const connection *conn)
 {
     const http_options *o = http_options_of(conn);
@@ -112,13 +153,15 @@ const char *answer_distrusts(const connection *conn)
     int is_socket = mg_get_header(conn, "Upgrade") != NULL;
     /* No page of another site knows the key, or can send it without being asked before; browsers
      * do not ask before they connect. */
+    given = given != NULL ? given : mg_get_header(conn, "api-key");
+    given = given != NULL ? given : mg_get_header(conn, "X-API-Key");
     if (o->api_key != NULL && given != NULL && !is_socket) {
         return NULL;
     }
     if (origin != NULL && !is_own_page(o, origin, host)) {
         return "pages of this origin may not use this server; see --cors";
     }
-    if (o->api_key == NULL && host != NULL && !is_own_name(o, host) &&
+    if (o->api_key == NULL && host != NULL && !is_own_name(o, host) && !is_local_program(conn) &&
         (o->cors == NULL || strcmp(o->cors, "*") != 0)) {
         return "this server is not known by this name; see --host";
     }

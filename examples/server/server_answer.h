@@ -34,6 +34,8 @@ void answer_close(connection *conn);
  * given our address. */
 const char *answer_distrusts(const connection *conn);
 
+/* Whether a request has the key, in one of the headers that clients use, or none is asked for. */
+int answer_has_key(const connection *conn);
 int has_method(const connection *conn, const char *method);
 
 /* Begins an answer: status line and the headers that all have. Before exchange_begin(), or without

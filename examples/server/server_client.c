@@ -75,6 +75,27 @@ static int is_proxy(const http_options *o, const char *address)
     return i < o->n_proxies;
 }
 
+int client_is_private(const char *address)
+{
+    /* Loopback, RFC 1918, RFC 6598 (carriers, and networks such as Tailscale's), RFC 3927; RFC 4193
+     * and link-local addresses of IPv6. */
+    static const char *const networks[] = {
+        "127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10",
+        "169.254.0.0/16", "::1", "fc00::/7", "fe80::/10"
+    };
+    client_network network;
+    unsigned char bytes[16];
+    int is_v4, is_private = 0;
+    size_t i;
+    if (read_address(address, bytes, &is_v4) != 0) {
+        return 0;
+    }
+    for (i = 0; i < sizeof networks / sizeof networks[0]; i++) {
+        is_private |= client_read_network(networks[i], &network) == 0 && contains(&network, bytes);
+    }
+    return is_private;
+}
+
 /* The address in an element of X-Forwarded-For, which may have a port. Returns 0, or -1 if there is
  * none. */
 static int read_element(const char *at, size_t n, char address[ADDRESS_SIZE])

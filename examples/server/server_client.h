@@ -25,6 +25,8 @@ typedef struct client_info {
 
 /* Reads ADDRESS or ADDRESS/BITS. Returns 0, or -1 if it is neither. */
 int client_read_network(const char *text, client_network *network);
+/* Whether an address is of this machine or of a private network. */
+int client_is_private(const char *address);
 /* Fills in who sent a request. A request that names no id gets one. Returns 0, or -1 if it did not
  * come over TLS but had to; address is then that of the connection. */
 int client_identify(const struct mg_connection *conn, client_info *client);

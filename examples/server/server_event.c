@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define SILENCE_MS 500 /* that ends a turn, unless a client says something else */
+
 void event_defaults(event_settings *s)
 {
     memset(s, 0, sizeof *s);
@@ -15,7 +17,7 @@ void event_defaults(event_settings *s)
     s->detects = 1;
     s->threshold = 0.5f;
     s->padding_ms = 300;
-    s->silence_ms = 500;
+    s->silence_ms = s->open_silence_ms = SILENCE_MS;
     s->language = EVENT_LANGUAGE_DEFAULT;
     s->commit_ms = -1;
 }
@@ -97,6 +99,35 @@ static int divides_itself(json model)
     return 0;
 }
 
+static const struct {
+    const char *name;
+    int32_t silence_ms, open_silence_ms;
+} eagerness[] = {
+    {NULL, 0, 0}, {"low", 1000, 4000}, {"medium", 600, 2000}, {"high", 300, 1000},
+    {"auto", 600, 2000}
+};
+
+const char *event_eagerness_name(event_eagerness e)
+{
+    return eagerness[e].name;
+}
+
+/* Silence by eagerness, in place of a number. */
+static int read_semantic(json detection, event_settings *s)
+{
+    json wanted = json_get(detection, "eagerness");
+    int e = EAGER_AUTO;
+    if (wanted.at != NULL && json_type(wanted) != 'n') {
+        while (e != EAGER_NONE && !json_is(wanted, eagerness[e].name)) {
+            e--;
+        }
+    }
+    s->eagerness = (event_eagerness)e;
+    s->silence_ms = eagerness[e].silence_ms;
+    s->open_silence_ms = eagerness[e].open_silence_ms;
+    return e != EAGER_NONE ? 0 : -1;
+}
+
 static int read_detection(json detection, json model, event_settings *s)
 {
     double threshold = (double)s->threshold, padding = s->padding_ms, silence = s->silence_ms;
@@ -113,7 +144,15 @@ static int read_detection(json detection, json model, event_settings *s)
     }
     s->threshold = (float)threshold;
     s->padding_ms = (int32_t)padding;
-    s->silence_ms = (int32_t)silence;
+    if (json_is(json_get(detection, "type"), "semantic_vad")) {
+        return read_semantic(detection, s);
+    }
+    if (s->eagerness != EAGER_NONE && s->detects &&
+        json_get(detection, "silence_duration_ms").at == NULL) {
+        silence = SILENCE_MS; /* what semantic_vad had is no default of server_vad */
+    }
+    s->eagerness = EAGER_NONE;
+    s->silence_ms = s->open_silence_ms = (int32_t)silence;
     return 0;
 }
 

@@ -24,6 +24,14 @@ typedef enum event_kind {
     EVENT_WRONG               /* see event_info.problem */
 } event_kind;
 
+/* How soon semantic_vad ends a turn. */
+typedef enum event_eagerness {
+    EAGER_NONE, EAGER_LOW, EAGER_MEDIUM, EAGER_HIGH, EAGER_AUTO /* as medium */
+} event_eagerness;
+
+/* The name of one; NULL for none. */
+const char *event_eagerness_name(event_eagerness eagerness);
+
 /* What a client can set. */
 typedef struct event_settings {
     int32_t format;           /* wnpu_sample_format */
@@ -34,6 +42,8 @@ typedef struct event_settings {
     int tentative;            /* an extension: send text that may still change */
     float threshold;          /* of the detector, 0.05..0.95 */
     int32_t padding_ms, silence_ms;
+    int32_t open_silence_ms;  /* after text that ends no sentence; at least silence_ms */
+    event_eagerness eagerness; /* of semantic_vad, or none for server_vad */
     int32_t language;         /* number, WNPU_LANGUAGE_AUTO or EVENT_LANGUAGE_DEFAULT */
     int32_t script;           /* wnpu_script; any: that of the server */
     int32_t languages[EVENT_LANGUAGES_MOST]; /* without a number: those that are possible */

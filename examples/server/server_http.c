@@ -25,6 +25,7 @@
 
 #define DRAIN_MOST ((uint64_t)8 << 20) /* bytes of a refused body that are read and discarded */
 #define DRAIN_MS 2000
+#define RENEWED_MS 100 /* time after which data renews the deadline of a body */
 #define SLOWEST_BODY 1000 /* bytes per second, while the connections are scarce */
 #define FIELDS_MOST (REQUEST_TEXT_MOST + REQUEST_ALIGN_MOST) /* bytes beside the audio */
 #define JOBS_PATH "/v1/jobs"
@@ -120,11 +121,16 @@ static int on_data(void *user, const char *bytes, size_t n)
         return refuse_form(f, 413, TOO_LARGE);
     }
     if (!f->ignored) {
-        if (f->value.n + n > request_most(f->request, f->name)) {
+        size_t most = request_most(f->request, f->name);
+        (void)buffer_write(&f->value, bytes, n);
+        if (f->value.n > most && request_keeps_end(f->request, f->name)) {
+            memmove(f->value.bytes, f->value.bytes + f->value.n - most, most);
+            f->value.n = most;
+        }
+        if (f->value.n > most) {
             f->request->wrong = f->name;
             return refuse_form(f, 400, "a field is too long");
         }
-        (void)buffer_write(&f->value, bytes, n);
     }
     return 0;
 }
@@ -134,15 +140,19 @@ static int read_body(connection *conn, watch *w, reading *f)
 {
     const http_options *o = http_options_of(conn);
     char bytes[4096];
+    int64_t renewed = -RENEWED_MS;
     uint64_t total = 0;
     int n = 1;
     if (form_init(&f->form, mg_get_header(conn, "Content-Type"), on_part, on_data, f) != 0) {
         return refuse_form(f, 400, "the request must be a multipart form");
     }
     watch_pace(w, SLOWEST_BODY);
-    watch_enter(w, WATCH_READING, o->body_ms);
     while (n > 0 && !form_is_complete(&f->form) && f->status == 0 &&
            !w->expired && !w->stop) {
+        if (platform_now_ms() >= renewed + RENEWED_MS) { /* something has come */
+            renewed = platform_now_ms();
+            watch_enter(w, WATCH_READING, o->body_ms);
+        }
         n = answer_read(conn, bytes, sizeof bytes);
         total += n > 0 ? (uint64_t)n : 0;
         if (total > o->max_bytes + FIELDS_MOST) { /* a body without a length */
@@ -162,7 +172,7 @@ static int read_body(connection *conn, watch *w, reading *f)
     }
     if (w->expired) {
         pool_count_refusal(POOL_REFUSED_TIME);
-        return refuse_form(f, 408, "the body took too long to arrive");
+        return refuse_form(f, 408, "the body does not arrive");
     }
     return form_is_complete(&f->form) ? 0 : refuse_form(f, 400, "the body is incomplete");
 }
@@ -198,7 +208,10 @@ typedef struct listener {
     const request *request;
     const wnpu_model *model;
     int chunked, begun;
+    int64_t latest_ms;        /* of what was sent, by platform_now_ms() */
 } listener;
+
+#define COMMENT_MS 10000 /* after which a client that receives events is sent something */
 
 static int send_event(void *user, const buffer *event)
 {
@@ -214,7 +227,25 @@ static int send_event(void *user, const buffer *event)
                              : mg_write(l->conn, event->bytes, event->n)) <= 0;
     }
     watch_probe(l->watch, l->chunked ? PROBE_CHUNK : PROBE_EVENTS);
+    l->latest_ms = platform_now_ms();
     return failed ? -1 : 0;
+}
+
+/* Begins the answer, and sends a comment if nothing else has been sent for a time: proxies and
+ * clients give up on connections that are silent. */
+static int keep_alive(listener *l)
+{
+    const int64_t since = l->begun ? platform_now_ms() - l->latest_ms : 0;
+    buffer comment = {NULL, 0, 0, 0};
+    int failed = 0;
+    if (since >= COMMENT_MS) {
+        buffer_text(&comment, ":\n\n");
+    }
+    if (!l->begun || since >= COMMENT_MS) {
+        failed = send_event(l, &comment);
+    }
+    buffer_free(&comment);
+    return failed;
 }
 
 /* Sends an event and frees it. */
@@ -242,16 +273,25 @@ static int send_tentative(void *user, const char *text, size_t length)
 
 static int send_progress(void *user, int64_t done_ms, int64_t total_ms)
 {
+    listener *l = user;
     buffer event = {NULL, 0, 0, 0};
+    if (!l->request->progress) {
+        return keep_alive(l);
+    }
     reply_progress(&event, done_ms, total_ms);
-    return pass_event(user, &event);
+    return pass_event(l, &event);
 }
 
 static void send_waiting(void *user, int before)
 {
+    listener *l = user;
     buffer event = {NULL, 0, 0, 0};
+    if (!l->request->progress) {
+        (void)keep_alive(l);
+        return;
+    }
     reply_waiting(&event, before);
-    (void)pass_event(user, &event); /* the watch notices a client that is gone */
+    (void)pass_event(l, &event); /* the watch notices a client that is gone */
 }
 
 /* Sends the end of the events, or the error that ended them. */
@@ -305,7 +345,7 @@ static int answer_job(connection *conn, job *j, listener *l)
 static int run_job(connection *conn, watch *w, job_kind kind, request *r, upload *u, served *m)
 {
     int chunked = strcmp(mg_get_request_info(conn)->http_version, "1.0") != 0;
-    listener l = {conn, w, r, m->model, chunked, 0};
+    listener l = {conn, w, r, m->model, chunked, 0, 0};
     exchange *x = mg_get_user_connection_data(conn);
     const http_options *o = http_options_of(conn);
     job j;
@@ -320,8 +360,8 @@ static int run_job(connection *conn, watch *w, job_kind kind, request *r, upload
     j.most_ms = o->most_ms;
     j.on_segment = r->stream ? send_segment : NULL;
     j.on_tentative = r->stream && r->tentative ? send_tentative : NULL;
-    j.on_progress = r->stream && r->progress ? send_progress : NULL;
-    j.on_wait = r->stream && r->progress ? send_waiting : NULL;
+    j.on_progress = r->stream ? send_progress : NULL;
+    j.on_wait = r->stream ? send_waiting : NULL;
     j.answer = r->stream ? reply_done : NULL;
     j.user = &l;
     watch_probe(w, l.chunked ? PROBE_ANSWER : NULL);
@@ -680,10 +720,16 @@ static const char *behind_path(const endpoint *e, const char *uri)
     return rest == NULL && short_path != NULL ? skip(uri, short_path) : rest;
 }
 
-/* The endpoint of a path, which may end with a slash. */
+/* The endpoint of a path, which may end with a slash, and begin with what other servers have in
+ * front of the version. */
 static const endpoint *find_endpoint(const char *uri)
 {
+    static const char *const fronts[] = HTTP_FRONTS;
     size_t i;
+    for (i = 0; uri != NULL && i < sizeof fronts / sizeof fronts[0]; i++) {
+        const char *rest = skip(uri, fronts[i]);
+        uri = rest != NULL && skip(rest, VERSION "/") != NULL ? rest : uri;
+    }
     for (i = 0; uri != NULL && i < sizeof endpoints / sizeof endpoints[0]; i++) {
         const char *rest = behind_path(&endpoints[i], uri);
         if (rest != NULL && (rest[0] == '\0' || (endpoints[i].below && rest[0] == '/') ||
@@ -694,17 +740,6 @@ static const endpoint *find_endpoint(const char *uri)
     return NULL;
 }
 
-static int has_key(connection *conn)
-{
-    const char *given = mg_get_header(conn, "Authorization");
-    const char *key = http_options_of(conn)->api_key;
-    if (key == NULL) {
-        return 1;
-    }
-    return given != NULL && strncasecmp(given, "Bearer ", 7) == 0 &&
-           request_same_secret(given + 7, key);
-}
-
 /* Paths that answer GET answer HEAD, too, which monitoring programs send. */
 static int allows(const endpoint *e, const connection *conn)
 {
@@ -712,34 +747,35 @@ static int allows(const endpoint *e, const connection *conn)
            (e->below == DELETED_BELOW && has_method(conn, "DELETE"));
 }
 
-static void add_methods(const connection *conn, buffer *head, const char *header,
-                        const endpoint *e)
+static void add_methods(buffer *head, const char *header, const endpoint *e)
 {
-    buffer_print(head, "%s: %s%s%s\r\n", header, e->method[0] == 'G' ? "GET, HEAD" : e->method,
-                 e->below == DELETED_BELOW ? ", DELETE" : "",
-                 http_options_of(conn)->cors != NULL ? ", OPTIONS" : "");
+    buffer_print(head, "%s: %s%s, OPTIONS\r\n", header,
+                 e->method[0] == 'G' ? "GET, HEAD" : e->method,
+                 e->below == DELETED_BELOW ? ", DELETE" : "");
 }
 
 static int answer_other_method(connection *conn, const endpoint *e)
 {
     buffer head = {NULL, 0, 0, 0};
     answer_head(conn, &head, 405, "application/json");
-    add_methods(conn, &head, "Allow", e);
+    add_methods(&head, "Allow", e);
     return answer_send_error(conn, &head, e->api, 405, "this path has another method", NULL);
 }
 
-/* Answers what browsers ask before a request from another site. OpenAI's SDK sends headers of its
- * own, so all that are named are allowed. */
+/* Answers what browsers ask before a request from another site, which is allowed with --cors only.
+ * OpenAI's SDK sends headers of its own, so all that are named are allowed. */
 static int answer_preflight(connection *conn, const endpoint *e)
 {
     const char *headers = mg_get_header(conn, "Access-Control-Request-Headers");
     buffer head = {NULL, 0, 0, 0};
     answer_head(conn, &head, 204, NULL);
-    add_methods(conn, &head, "Allow", e);
-    add_methods(conn, &head, "Access-Control-Allow-Methods", e);
-    answer_header(&head, "Access-Control-Allow-Headers",
-                  headers != NULL ? headers : "Authorization, Content-Type");
-    buffer_text(&head, "Access-Control-Max-Age: 600\r\n");
+    add_methods(&head, "Allow", e);
+    if (http_options_of(conn)->cors != NULL) {
+        add_methods(&head, "Access-Control-Allow-Methods", e);
+        answer_header(&head, "Access-Control-Allow-Headers",
+                      headers != NULL ? headers : "Authorization, Content-Type");
+        buffer_text(&head, "Access-Control-Max-Age: 600\r\n");
+    }
     if (!head.failed) {
         buffer_text(&head, "\r\n");
         (void)mg_write(conn, head.bytes, head.n);
@@ -755,9 +791,11 @@ static int dispatch(connection *conn, watch *w)
     const char *refused = NULL, *why;
     int status = 0;
     if (e == NULL) {
-        return answer_error(conn, API_OPENAI, 404, "there is nothing at this path", NULL);
+        status = answer_error(conn, API_OPENAI, 404, "there is nothing at this path", NULL);
+        drain(conn, w);
+        return status;
     }
-    if (http_options_of(conn)->cors != NULL && has_method(conn, "OPTIONS")) {
+    if (has_method(conn, "OPTIONS")) {
         return answer_preflight(conn, e);
     }
     if (!allows(e, conn)) {
@@ -765,7 +803,7 @@ static int dispatch(connection *conn, watch *w)
         drain(conn, w);
         return status;
     }
-    if (!e->open && !has_key(conn)) {
+    if (!e->open && !answer_has_key(conn)) {
         pool_count_refusal(POOL_REFUSED_KEY);
         status = 401, refused = "the API key is missing or wrong";
     } else if ((e->method[0] == 'P' || has_method(conn, "DELETE")) &&
@@ -872,6 +910,7 @@ static int can_listen(const char *address, char why[256])
 int http_start(http_server *s, const http_options *o, char why[256])
 {
     char threads[16], timeout[24], waiting[16], keep[16];
+    int64_t idle_ms = o->idle_ms > o->body_ms ? o->idle_ms : o->body_ms;
     const char *settings[] = {
         "listening_ports", o->listen, "num_threads", threads, "request_timeout_ms", timeout,
         "enable_keep_alive", "yes", "keep_alive_timeout_ms", keep, "connection_queue", waiting,
@@ -890,7 +929,7 @@ int http_start(http_server *s, const http_options *o, char why[256])
     }
     (void)snprintf(threads, sizeof threads, "%d", o->connections);
     (void)snprintf(waiting, sizeof waiting, "%d", o->connections);
-    (void)snprintf(timeout, sizeof timeout, "%lld", (long long)o->idle_ms);
+    (void)snprintf(timeout, sizeof timeout, "%lld", (long long)idle_ms);
     (void)snprintf(keep, sizeof keep, "%d", HTTP_KEEP_MS);
     log_init(o->verbose);
     memset(&callbacks, 0, sizeof callbacks);

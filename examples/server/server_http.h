@@ -18,6 +18,8 @@ struct mg_context;
 #define HTTP_KEEP_MS 8000
 
 #define HTTP_HOSTS_MOST 16
+/* What clients have in front of /v1, for it is so at other servers. */
+#define HTTP_FRONTS {"/openai", "/api"}
 
 typedef struct http_options {
     wnpu_params params;       /* that requests change */

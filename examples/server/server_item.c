@@ -351,6 +351,26 @@ int item_make_draft(item_decoder *d, item *it, unsigned pause)
     return status;
 }
 
+int item_is_sentence(const item *it)
+{
+    static const char *const ends[] = {".", "?", "!", "\xe3\x80\x82", "\xef\xbc\x9f", "\xef\xbc\x81"};
+    const char *text = it->draft.text.n > 0 ? it->draft.text.bytes : "";
+    size_t i, n = strlen(text);
+    while (n > 0 && strchr("\"')", text[n - 1]) != NULL) {
+        n--;
+    }
+    if (n >= 3 && strncmp(text + n - 3, "...", 3) == 0) {
+        return 0;
+    }
+    for (i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        size_t length = strlen(ends[i]);
+        if (n >= length && memcmp(text + n - length, ends[i], length) == 0) {
+            return 1;
+        }
+    }
+    return n == 0;
+}
+
 /* Decodes what no draft has. */
 static int finish(item_decoder *d, item *it)
 {

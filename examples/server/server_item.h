@@ -40,6 +40,7 @@ typedef struct item {
     int64_t opened_ms;        /* when it began, by platform_now_ms() */
     unsigned pause;           /* number of a pause in which it may end; 0: it goes on */
     unsigned drafted;         /* the last one for which that was decoded, or is not to be */
+    unsigned complete;        /* the last one whose text ends a sentence */
     int ended;                /* all audio is there */
     int forgotten;            /* the client has cleared it */
     /* Of the thread that decodes. */
@@ -83,6 +84,8 @@ int item_step(item_decoder *d, item *it, int *speaking);
 /* Decodes the rest of the item as if it ended here, keeps what was found for item_complete(), and
  * suspends the run, which can go on. */
 int item_make_draft(item_decoder *d, item *it, unsigned pause);
+/* Whether the text of the draft ends a sentence, or there is none. */
+int item_is_sentence(const item *it);
 /* Decodes the rest of the item, or takes the draft of this pause, and tells its text and its end.
  * Writes to *e what there is to be logged. */
 int item_complete(item_decoder *d, item *it, unsigned pause, log_entry *e);

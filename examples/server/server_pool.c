@@ -27,6 +27,7 @@ typedef struct slot {
 typedef struct waiter {
     struct waiter *next;
     pool_rank rank;
+    int64_t told_ms;          /* when it was told its place, by platform_now_ms() */
 } waiter;
 
 /* Upper limits in seconds. */
@@ -145,17 +146,18 @@ static void wait_tick(void)
     (void)pthread_cond_timedwait(&pool.changed, &pool.lock, &until);
 }
 
-/* Tells one that waits how many do in front of it, if these are not *before any more. Call with the
- * lock, which is released meanwhile. */
-static void tell_place(const waiter *self, const pool_listener *told, int *before)
+/* Tells one that waits how many do in front of it, if these are not *before any more, and now and
+ * then. Call with the lock, which is released meanwhile. */
+static void tell_place(waiter *self, const pool_listener *told, int *before)
 {
     const waiter *at = pool.first;
     int n = 0;
     for (; at != self; at = at->next) {
         n++;
     }
-    if (told != NULL && n != *before) {
+    if (told != NULL && (n != *before || platform_now_ms() >= self->told_ms + POOL_TELL_MS)) {
         *before = n;
+        self->told_ms = platform_now_ms();
         pthread_mutex_unlock(&pool.lock);
         told->tell(told->user, n);
         pthread_mutex_lock(&pool.lock);
@@ -248,7 +250,7 @@ static pool_result await(watch *w, pool_rank rank, patience patient,
 {
     int before = -1;
     pool_result result;
-    waiter self = {NULL, rank};
+    waiter self = {NULL, rank, 0};
     int64_t begin = platform_now_ms();
     if (pool.phase == POOL_ENDED && !patient) {
         result = POOL_SHUT;

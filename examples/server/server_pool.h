@@ -55,7 +55,8 @@ uint64_t pool_session_bytes(const served *m);
 /* Waits for a session of a model that the caller holds, with those that wait for other models. w
  * ends the wait as it ends a run. */
 pool_result pool_take(watch *w, served *m, wnpu_session **session);
-/* The same, and tells how many wait in front whenever that changes. */
+/* The same, and tells how many wait in front whenever that changes, and every POOL_TELL_MS. */
+#define POOL_TELL_MS 1000
 pool_result pool_take_told(watch *w, served *m, wnpu_session **session, const pool_listener *told);
 /* The same for work that was accepted before: it is not refused, and the queue has room for it. */
 pool_result pool_take_again(watch *w, served *m, pool_rank rank, wnpu_session **session);

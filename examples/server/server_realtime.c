@@ -181,6 +181,11 @@ static void add_transcription(buffer *b, const event_settings *s)
 static void add_turn_detection(buffer *b, const event_settings *s)
 {
     if (s->detects) {
+        const char *name = event_eagerness_name(s->eagerness);
+        if (name != NULL) {
+            buffer_print(b, "{\"type\": \"semantic_vad\", \"eagerness\": \"%s\"}", name);
+            return;
+        }
         buffer_print(b, "{\"type\": \"server_vad\", \"threshold\": %.2f, "
                      "\"prefix_padding_ms\": %d, \"silence_duration_ms\": %d}",
                      (double)s->threshold, (int)s->padding_ms, (int)s->silence_ms);
@@ -364,6 +369,9 @@ static int decode_item(realtime *r, item *it)
                  : next == WORK_DRAFT ? item_make_draft(d, it, pause)
                                       : item_step(d, it, &speaking);
         pthread_mutex_lock(&r->lock);
+        if (next == WORK_DRAFT && it->draft.of == pause && item_is_sentence(it)) {
+            it->complete = pause;
+        }
         more = !it->forgotten && !r->watch.stop &&
                (next == WORK_TAKE || is_due(r, d->session != NULL));
         pthread_mutex_unlock(&r->lock);
@@ -525,6 +533,9 @@ static void hear(realtime *r, const unsigned char *samples, size_t frames)
     for (; frames > 0 && r->code == 0; frames -= n, samples += n * r->turns.width) {
         int status;
         n = frames < most ? frames : most;
+        if (r->item != NULL && r->item->pause != 0 && r->item->complete == r->item->pause) {
+            turns_hurry(&r->turns);
+        }
         status = turns_hear(&r->turns, samples, n);
         r->heard_ms += (double)n * 1e3 / r->now.rate;
         if (status == WNPU_E_FULL && r->item != NULL) {
@@ -559,7 +570,7 @@ static int is_other_detection(const event_settings *a, const event_settings *b)
 {
     return is_other_format(a, b) || a->detects != b->detects || a->threshold > b->threshold ||
            a->threshold < b->threshold || a->padding_ms != b->padding_ms ||
-           a->silence_ms != b->silence_ms;
+           a->silence_ms != b->silence_ms || a->open_silence_ms != b->open_silence_ms;
 }
 
 /* Puts the client's latest settings in force, unless an item goes on with those before. */
@@ -992,15 +1003,11 @@ static void free_realtime(realtime *r)
 static int has_key(const struct mg_connection *conn)
 {
     static const char prefix[] = "openai-insecure-api-key.";
-    const char *given = mg_get_header(conn, "Authorization");
     const char *protocols = mg_get_header(conn, "Sec-WebSocket-Protocol");
     const char *wanted = http_options_of(conn)->api_key;
     char key[512];
-    if (wanted == NULL) {
+    if (answer_has_key(conn)) {
         return 1;
-    }
-    if (given != NULL && strncasecmp(given, "Bearer ", 7) == 0) {
-        return request_same_secret(given + 7, wanted);
     }
     protocols = protocols != NULL ? strstr(protocols, prefix) : NULL;
     if (protocols == NULL) {
@@ -1191,8 +1198,17 @@ void realtime_register(struct mg_context *context)
 {
     static const char *names[] = {"realtime"};
     static struct mg_websocket_subprotocols protocols = {1, names};
-    mg_set_websocket_handler_with_subprotocols(context, "/v1/realtime", &protocols, on_connect,
-                                               on_ready, on_message, on_close, NULL);
-    mg_set_websocket_handler_with_subprotocols(context, "/realtime", &protocols, on_connect,
-                                               on_ready, on_message, on_close, NULL);
+    static const char *const fronts[] = HTTP_FRONTS;
+    static const char *const paths[] = {"/v1/realtime", "/realtime"};
+    char path[64];
+    size_t i;
+    for (i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        mg_set_websocket_handler_with_subprotocols(context, paths[i], &protocols, on_connect,
+                                                   on_ready, on_message, on_close, NULL);
+    }
+    for (i = 0; i < sizeof fronts / sizeof fronts[0]; i++) {
+        (void)snprintf(path, sizeof path, "%s%s", fronts[i], paths[0]);
+        mg_set_websocket_handler_with_subprotocols(context, path, &protocols, on_connect, on_ready,
+                                                   on_message, on_close, NULL);
+    }
 }

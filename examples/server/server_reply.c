@@ -231,6 +231,21 @@ static void add_usage(buffer *b, const wnpu_session *session)
                  (long long)(reply_stats(session).audio_ms + 999) / 1000);
 }
 
+/* Usage in tokens, which is what clients of events know: one for each 100 ms of audio, as OpenAI's
+ * models count, and those of the text. */
+static void add_usage_tokens(buffer *b, const wnpu_session *session)
+{
+    size_t i, input = (size_t)(reply_stats(session).audio_ms + 99) / 100, output = 0;
+    wnpu_segment s;
+    for (i = 0; wnpu_get_segment(session, i, &s) == WNPU_OK; i++) {
+        output += s.n_tokens;
+    }
+    buffer_print(b, "\"usage\": {\"type\": \"tokens\", \"input_tokens\": %zu, "
+                 "\"input_token_details\": {\"text_tokens\": 0, \"audio_tokens\": %zu}, "
+                 "\"output_tokens\": %zu, \"total_tokens\": %zu}", input, input, output,
+                 input + output);
+}
+
 /* The members that JSON and the last event have in common. */
 static void add_summary(buffer *b, const wnpu_session *session, const wnpu_model *model,
                         const request *r)
@@ -247,7 +262,7 @@ static void add_summary(buffer *b, const wnpu_session *session, const wnpu_model
         buffer_text(b, "]");
     }
     buffer_text(b, ", ");
-    add_usage(b, session);
+    (r->stream ? add_usage_tokens : add_usage)(b, session);
     reply_languages(b, session);
     add_extensions(b, r);
 }
@@ -342,25 +357,30 @@ static void reply_whisper_cpp(buffer *b, const wnpu_session *session, const requ
 
 /* ---- OpenAI's verbose_json ---- */
 
-/* Copies an object whose member "segments" has one object per segment, and adds their words. */
-static void add_with_words(buffer *b, const wnpu_session *session, json all)
+/* What the library writes as an object, member by member: without segments if only words were asked
+ * for. A translation is in English, whatever was spoken. */
+static void add_verbose_members(buffer *b, const request *r, json all)
 {
-    const char *cursor = NULL, *from = all.at;
-    json unused, segment;
-    size_t i;
-    for (i = 0; json_next(json_get(all, "segments"), &cursor, &unused, &segment); i++) {
-        size_t n = 0;
-        (void)buffer_write(b, from, (size_t)(segment.end - 1 - from));
-        from = segment.end - 1;
-        buffer_text(b, ",\n   \"words\": [");
-        add_words(b, session, i, 0, &n);
-        buffer_text(b, "]");
+    const char *cursor = NULL;
+    json key, value;
+    size_t n = 0;
+    buffer_text(b, "{");
+    while (json_next(all, &cursor, &key, &value)) {
+        if (json_is(key, "segments") && r->word_list && !r->segments) {
+            continue;
+        }
+        buffer_text(b, n++ > 0 ? ",\n " : "");
+        (void)buffer_write(b, key.at, (size_t)(key.end - key.at));
+        buffer_text(b, ": ");
+        if (json_is(key, "language") && r->params.task == WNPU_TRANSLATE) {
+            buffer_text(b, "\"english\"");
+        } else {
+            (void)buffer_write(b, value.at, (size_t)(value.end - value.at));
+        }
     }
-    (void)buffer_write(b, from, (size_t)(all.end - 1 - from));
 }
 
-/* What the library writes, and the usage. Programs that ask for words alone look for them in the
- * segments, as whisper.cpp's server has them, or beside the segments. */
+/* What the library writes, and the usage. */
 static void reply_verbose(buffer *b, const wnpu_session *session, const request *r)
 {
     buffer text = {NULL, 0, 0, 0};
@@ -370,11 +390,7 @@ static void reply_verbose(buffer *b, const wnpu_session *session, const request 
         text.failed || json_parse(&all, text.bytes, text.n, &wrong) != 0) {
         b->failed = 1;
     } else {
-        if (r->word_list && !r->segments) {
-            add_with_words(b, session, all);
-        } else {
-            (void)buffer_write(b, all.at, (size_t)(all.end - 1 - all.at));
-        }
+        add_verbose_members(b, r, all);
         buffer_text(b, ",\n ");
         add_usage(b, session);
         add_extensions(b, r);

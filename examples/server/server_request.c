@@ -287,6 +287,13 @@ static int take_include(request *r, const char *name, const char *param, const c
     return 0;
 }
 
+/* Notes a language that no model knows. */
+static void add_unknown(request *r, const char *language)
+{
+    size_t n = strlen(r->unknown);
+    (void)snprintf(r->unknown + n, sizeof r->unknown - n, "%s%s", n > 0 ? ", " : "", language);
+}
+
 /* One language, or several separated by commas. */
 static int take_languages(request *r, const char *name, const char *param, const char *value)
 {
@@ -302,10 +309,12 @@ static int take_languages(request *r, const char *name, const char *param, const
         if (language == WNPU_LANGUAGE_AUTO) {
             continue;
         }
-        if (r->params.n_languages == most || language == REQUEST_NO_LANGUAGE) {
-            return language == REQUEST_NO_LANGUAGE
-                       ? refuse(r, name, "there is no language \"%s\"", one)
-                       : refuse(r, name, "there are too many languages");
+        if (language == REQUEST_NO_LANGUAGE) {
+            add_unknown(r, one);
+            continue;
+        }
+        if (r->params.n_languages == most) {
+            return refuse(r, name, "there are too many languages");
         }
         r->params.script = wnpu_language_script(one) != WNPU_SCRIPT_ANY ? wnpu_language_script(one)
                                                                         : r->params.script;
@@ -349,6 +358,7 @@ static int take_layout(request *r, const char *name, const char *param, const ch
     limit = (int32_t)(n == 0 || n > m->low ? n < m->high ? n : m->high : m->low);
     memcpy((char *)&r->layout + m->offset, &limit, sizeof limit);
     r->has_layout |= n > 0;
+    r->is_layout_chosen = 1;
     return 0;
 }
 
@@ -444,6 +454,9 @@ static int take_chunking(request *r, const char *name, const char *param, const 
     (void)param;
     if (strcmp(value, "auto") == 0 || strcmp(value, "server_vad") == 0) {
         return set_param(r, name, "vad", "1");
+    }
+    if (strcasecmp(value, "none") == 0) {
+        return 0; /* the whole at once, as far as this can be seen from outside */
     }
     if (json_parse(&object, value, strlen(value), &wrong) != 0 ||
         !json_is(json_get(object, "type"), "server_vad")) {
@@ -613,6 +626,18 @@ size_t request_most(const request *r, const char *name)
     return row != NULL && row->take == NULL ? REQUEST_ALIGN_MOST : REQUEST_VALUE_MOST;
 }
 
+int request_keeps_end(const request *r, const char *name)
+{
+    const field_row *row = find_row(r, name);
+    return row != NULL && row->param != NULL && strcmp(row->param, "initial_prompt") == 0;
+}
+
+/* What forms made by JavaScript have where nothing was chosen. */
+static int is_nothing(const char *value)
+{
+    return strcmp(value, "null") == 0 || strcmp(value, "undefined") == 0;
+}
+
 int request_field(request *r, const char *name, const char *value, size_t length)
 {
     char *text = scratch_of(r)->field;
@@ -630,6 +655,9 @@ int request_field(request *r, const char *name, const char *value, size_t length
     }
     memcpy(text, value, length);
     text[length] = '\0';
+    if (is_nothing(text)) {
+        return 0;
+    }
     if (is_list(row) && text[0] == '[' && json_parse(&items, text, length, &wrong) == 0) {
         return take_items(r, row, items);
     }
@@ -718,15 +746,20 @@ static int choose_languages(request *r, const wnpu_model *model)
         request_known_languages(model, &r->params.language, 1, lacking) == 0) {
         return refuse(r, "language", "the model does not know this language: %s", lacking);
     }
-    if (n == 0 || r->params.languages != r->languages) {
+    if (r->params.languages != r->languages || (n == 0 && r->unknown[0] == '\0')) {
         return 0;
     }
     kept = request_known_languages(model, r->languages, n, lacking);
+    if (r->unknown[0] != '\0') {
+        size_t used = strlen(lacking);
+        (void)snprintf(lacking + used, sizeof lacking - used, "%s%.*s", used > 0 ? ", " : "",
+                       (int)sizeof r->unknown, r->unknown);
+    }
     if (kept == 0) {
         return refuse(r, "languages", "the model does not know any of these languages: %s",
                       lacking);
     }
-    if (kept < n) {
+    if (lacking[0] != '\0') {
         (void)snprintf(r->warning, sizeof r->warning,
                        "languages that the model does not know were left out: %s", lacking);
     }
@@ -748,6 +781,11 @@ int request_finish(request *r, const wnpu_model *model)
     if (r->api == API_WHISPER_CPP && r->format == ANSWER_VERBOSE_JSON) {
         r->format = ANSWER_VERBOSE_CPP;
         r->token_times = r->token_times < 0 ? r->params.timestamps : r->token_times;
+    }
+    if (r->format == ANSWER_WRITTEN && !r->is_layout_chosen && r->align.n == 0 &&
+        (r->layout.format == WNPU_FORMAT_SRT || r->layout.format == WNPU_FORMAT_VTT)) {
+        wnpu_write_options_subtitles(&r->layout);
+        r->has_layout = 1;
     }
     r->has_layout &= r->format == ANSWER_WRITTEN &&
                      wnpu_get_format(r->layout.format, &written) == WNPU_OK && written.has_layout;

@@ -45,6 +45,7 @@ typedef struct request {
     int token_times;          /* of whisper.cpp's server: 1, 0, or -1 if the client does not say */
     wnpu_write_options layout; /* of subtitles; for all that the library writes, its format */
     int has_layout;
+    int is_layout_chosen;     /* the client has named a limit, or none */
     int incomplete;           /* the run was ended before the end of the recording */
     int no_detection;         /* without what the detection of the language found */
     int raw;                  /* the audio has no header */
@@ -57,6 +58,7 @@ typedef struct request {
     list align;               /* lines of a known text, whose words are to be found */
     int align_extra;          /* what was said beside it is in the answer, too */
     wnpu_align_stats aligned; /* once that is done */
+    char unknown[64];         /* codes of languages that there are not, with commas; may be cut */
     int32_t languages[100];   /* what params.languages points to */
     const char *keywords[REQUEST_KEYWORDS_MOST]; /* what params.hotwords points to */
     char *text;               /* the strings that these and params point to */
@@ -73,6 +75,8 @@ int request_init(request *r, request_api api, const wnpu_params *defaults, int m
 int request_knows(const request *r, const char *name);
 /* Most bytes of a field's value. */
 size_t request_most(const request *r, const char *name);
+/* Whether of a field's value that is longer the end counts. */
+int request_keeps_end(const request *r, const char *name);
 /* Reads one field; value need not end with NUL. Unknown fields are ignored, as are empty values.
  * Returns 0, or -1 with the reason in problem and wrong. */
 int request_field(request *r, const char *name, const char *value, size_t length);

@@ -22,6 +22,7 @@
 #define BLOCKS_LEAST 12      /* of one value of turns_level.least */
 #define PAUSE_MS 240         /* of silence in which a turn pauses: more than within a word, and */
 #define PAUSE_SHARE 2        /* no more than this part of the silence that ends it */
+#define ONSET_LOUD 3         /* loud blocks that begin a turn while the detector is open */
 #define GOES_ON 2            /* loud blocks after which a turn that paused goes on */
 #define SILENT 3e-4          /* power beside the loudest speech: silence, whatever the noise */
 #define FADES 0.998          /* of turns_level.most for each block: to half in 7 s */
@@ -55,7 +56,12 @@ int64_t turns_ms(const turns *t, int64_t frame)
 
 int64_t turns_cut(const turns *t, int64_t end)
 {
-    return end + frames_of(t, t->settings.silence_ms);
+    return end + frames_of(t, t->silence_ms);
+}
+
+void turns_hurry(turns *t)
+{
+    t->silence_ms = t->settings.silence_ms;
 }
 
 int turns_begin(turns *t, const event_settings *s)
@@ -66,7 +72,8 @@ int turns_begin(turns *t, const event_settings *s)
     t->settings = *s;
     t->width = s->format == WNPU_SAMPLE_S16LE ? 2 : 1;
     t->heard = t->kept_from = t->least = 0;
-    t->speaking = 0;
+    t->speaking = t->open = 0;
+    t->silence_ms = s->open_silence_ms;
     t->end = t->pause = -1;
     memset(&t->level, 0, sizeof t->level);
     buffer_clear(&t->kept);
@@ -210,6 +217,7 @@ int64_t turns_certain(const turns *t)
 static void set_pause(turns *t, turn_change change, int64_t frame)
 {
     t->pause = change == TURN_PAUSES ? frame : -1;
+    t->silence_ms = t->settings.open_silence_ms;
     t->on_change(t->user, change, frame);
 }
 
@@ -223,7 +231,8 @@ static void end_turn(turns *t)
     t->end = -1;
     t->on_change(t->user, TURN_ENDS, end);
     t->pause = -1;
-    t->least = end + frames_of(t, t->settings.silence_ms) / 2;
+    t->least = end + frames_of(t, t->silence_ms) / 2;
+    t->silence_ms = t->settings.open_silence_ms;
 }
 
 /* Speech begins, or goes on after a pause that is too short to end the turn. */
@@ -242,6 +251,15 @@ static void begin_speech(turns *t, int64_t frame)
     }
 }
 
+/* The end of a turn by its level, where less silence is to end it than the detector needs to find
+ * it; else -1. */
+static int64_t end_by_level(const turns *t)
+{
+    const turns_level *v = &t->level;
+    return t->speaking && t->silence_ms < AHEAD_MS + LEAST_HANGOVER_MS && v->loud_end > t->begin &&
+           v->end >= turns_cut(t, v->loud_end) ? v->loud_end : -1;
+}
+
 /* Whether the end is certain, or as good as that. */
 static int has_ended(const turns *t)
 {
@@ -250,7 +268,7 @@ static int has_ended(const turns *t)
            (since >= frames_of(t, DELAY_MS + ONSET_MS) || is_quiet(t));
 }
 
-/* Tells whether the turn pauses, by the levels. */
+/* Tells whether the turn pauses or ends, or another one begins, by the levels. */
 static void find_pause(turns *t)
 {
     const turns_level *v = &t->level;
@@ -261,6 +279,14 @@ static void find_pause(turns *t)
     }
     if (t->speaking && t->pause < 0 && v->end >= pause && v->loud_end > t->begin) {
         set_pause(t, TURN_PAUSES, pause);
+    }
+    if (t->open && !t->speaking && v->loud >= ONSET_LOUD) {
+        begin_speech(t, v->end - v->loud * frames_of(t, BLOCK_MS));
+    }
+    if (end_by_level(t) >= 0) {
+        t->open = t->end < 0;
+        t->end = end_by_level(t);
+        end_turn(t);
     }
 }
 
@@ -277,10 +303,13 @@ int turns_hear(turns *t, const unsigned char *samples, size_t frames)
         status = wnpu_stream_step(t->session, &events);
         status = status == WNPU_OK ? wnpu_get_live(t->session, &live) : status;
         if (status == WNPU_OK && (events & WNPU_EVENT_SPEECH_START) != 0) {
+            t->open = 0;
             begin_speech(t, frames_of(t, live.utterance_t0_ms));
         }
-        if (status == WNPU_OK && (events & WNPU_EVENT_UTTERANCE_END) != 0 && t->speaking) {
-            t->end = frames_of(t, live.utterance_t1_ms);
+        if (status == WNPU_OK && (events & WNPU_EVENT_UTTERANCE_END) != 0) {
+            int64_t end = frames_of(t, live.utterance_t1_ms);
+            t->open = 0;
+            t->end = !t->speaking ? -1 : end > t->begin ? end : t->begin;
         }
     }
     find_pause(t);

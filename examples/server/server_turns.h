@@ -41,6 +41,8 @@ typedef struct turns {
     int speaking;             /* a turn has begun and not ended */
     int64_t end;              /* of speech, if that is not certain yet; else -1 */
     int64_t begin;            /* of the turn */
+    int32_t silence_ms;       /* that ends it */
+    int open;                 /* the turn before has ended by its level, and not for the detector */
     int64_t pause;            /* what TURN_PAUSES told last; -1: the turn goes on */
     turns_level level;
     int64_t least;            /* no turn begins before this frame */
@@ -60,6 +62,8 @@ int turns_hear(turns *t, const unsigned char *samples, size_t frames);
 size_t turns_audio(const turns *t, int64_t *from, const unsigned char **samples);
 /* The frame behind the silence that ends a turn whose speech ends at this one. */
 int64_t turns_cut(const turns *t, int64_t end);
+/* The text of a turn that pauses ends a sentence: less silence is needed. */
+void turns_hurry(turns *t);
 /* Frames before this one belong to the turn, whatever is heard next. */
 int64_t turns_certain(const turns *t);
 int64_t turns_ms(const turns *t, int64_t frame);

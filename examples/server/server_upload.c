@@ -33,7 +33,7 @@ static int write_all(int fd, const unsigned char *bytes, size_t n)
 /* Moves what is in memory to a file. */
 static int spool(upload *u)
 {
-    const char *places[] = {NULL, "/tmp", "/var/tmp", "/dev/shm"};
+    const char *places[] = {NULL, "/var/tmp", "/tmp", "/dev/shm"};
     size_t i;
     places[0] = getenv("TMPDIR");
     for (i = 0; i < sizeof places / sizeof places[0] && u->fd < 0; i++) {

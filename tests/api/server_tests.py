@@ -93,14 +93,15 @@ def formats():
         same(answer["text"], text)
         same(answer["usage"]["type"], "duration")
         same(answer["languages"], [{"code": "en"}])
-        for name in ("srt", "vtt", "ass"):
-            same(s.text(AUDIO, [("response_format", name)]), transcribed("-f", name))
+        for name, options in (("srt", ["--subtitles"]), ("vtt", ["--subtitles"]), ("ass", [])):
+            same(s.text(AUDIO, [("response_format", name)]), transcribed("-f", name, *options))
+        same(s.text(AUDIO, [("response_format", "srt"), ("max_len", "0")]), transcribed("-f", "srt"))
         verbose_json(s)
         same(json.loads(s.text(AUDIO, [("response_format", "nonsense"),
                                        ("unknown", "x" * 50)]))["text"], text)
         same(json.loads(s.text(AUDIO, path="/inference"))["text"], text)
         same(s.text(AUDIO, [("response_format", "srt")], path="/inference"),
-             transcribed("-f", "srt"))
+             transcribed("-f", "srt", "--subtitles"))
         whisper_cpp(s)
         asr = {"name": "audio_file"}
         same(s.text(AUDIO, path="/asr", **asr), text + "\n")
@@ -131,9 +132,15 @@ def verbose_json(s):
     same(without_usage(ask("verbose_json")), plain)
     same(without_usage(ask("verbose_json", "segment")), plain)
     same(without_usage(ask("verbose_json", "word", "segment")), timed)
-    alone = without_usage(ask("verbose_json", "word"))  # Buzz looks for them in the segments
-    same([w for segment in alone["segments"] for w in segment.pop("words")], timed["words"])
-    same(alone, timed)
+    same(without_usage(ask("verbose_json", "word")),
+         {k: v for k, v in timed.items() if k != "segments"})
+    same(timed["language"], "english")
+    for fields, language in (([], "english"), ([("language", "de")], "english")):
+        got = json.loads(s.text(AUDIO, [("response_format", "verbose_json"), *fields],
+                                "/v1/audio/translations"))
+        same((got["task"], got["language"], len(got["segments"]) > 0), ("translate", language, True))
+    same(json.loads(s.text(AUDIO, [("response_format", "verbose_json"), ("language", "de")]))[
+        "language"], "german")
     short = json.loads(ask("json", "word", "segment"))  # Subtitle Edit asks this way
     same(short["words"], timed["words"])
     same([(x["start"], x["end"], x["text"]) for x in short["segments"]],
@@ -173,8 +180,8 @@ def whisper_cpp(s):
     assert "words" not in plain["segments"][0], plain
     same([x["start"] for x in plain["segments"]],
          [x["start"] for x in json.loads(transcribed("-f", "verbose_json"))["segments"]])
-    same(s.text(AUDIO, [("response_format", "srt"), ("token_timestamps", "true")], "/inference"),
-         transcribed("-f", "srt", "--words"))
+    same(s.text(AUDIO, [("response_format", "srt"), ("token_timestamps", "true"),
+                        ("max_len", "0")], "/inference"), transcribed("-f", "srt", "--words"))
 
 
 def options():
@@ -194,7 +201,7 @@ def options():
         same(json.loads(s.text(AUDIO, [("language", "de")], "/v1/audio/translations"))["text"],
              joined(transcribed("--translate", "-l", "de")))
         same(s.text(AUDIO, [("offset_t", "2000"), ("duration", "3000"), ("beam_size", "3"),
-                            ("response_format", "srt")], "/inference"),
+                            ("response_format", "srt"), ("max_len", "0")], "/inference"),
              transcribed("--offset", "2", "--duration", "3", "--beam", "3", "-f", "srt"))
         # Of a long prompt the last 222 tokens count; each of these words, and the dot, is one.
         words = ("we have a problem here this is the first time that people can see what was said "
@@ -204,8 +211,17 @@ def options():
              json.loads(transcribed("--prompt", " ".join(words[-221:]) + ".", "-l", "en",
                                     "-f", "verbose_json")))
         assert json.loads(s.text(AUDIO, [("prompt", "\u732b" * 3000)]))["text"]
+        long = (" ".join(words) + ".").rjust(40000)
+        same(json.loads(s.text(AUDIO, [("prompt", long), ("language", "en")]))["text"],
+             joined(transcribed("--prompt", " ".join(words[-221:]) + ".", "-l", "en")))
         same(s.text(AUDIO, (), "/asr?output=srt&language=en&word_timestamps=True",
-                    name="audio_file"), transcribed("--words", "-l", "en", "-f", "srt"))
+                    name="audio_file"), transcribed("--words", "-l", "en", "-f", "srt", "--subtitles"))
+        for name in ("temperature", "stream", "prompt", "keywords[]", "include[]", "max_len",
+                     "chunking_strategy", "timestamp_granularities[]", "response_format"):
+            for value in ("null", "undefined"):  # what JavaScript makes of nothing
+                same(json.loads(s.text(AUDIO, [(name, value)]))["text"], joined(transcribed()))
+        same(json.loads(s.text(AUDIO, [("chunking_strategy", "none")]))["text"],
+             joined(transcribed()))
         for name, value in (("include[]", "logprobs"), ("include", "x, logprobs")):
             answer = json.loads(s.text(AUDIO, [(name, value)]))
             for t in answer["logprobs"]:
@@ -232,15 +248,15 @@ def options():
                         ("chunking_strategy[threshold]", "0.8"),
                         ("chunking_strategy[prefix_padding_ms]", "50"),
                         ("chunking_strategy[silence_duration_ms]", "200")]):
-            same(s.text(AUDIO, [("response_format", "srt"), *fields]),
-                 transcribed("-f", "srt", "--vad-threshold", "0.8", "--vad-pad", "50",
+            same(s.text(AUDIO, [("response_format", "tsv"), *fields]),
+                 transcribed("-f", "tsv", "--vad-threshold", "0.8", "--vad-pad", "50",
                              "--vad-min-silence", "200"))
-        same(s.text(AUDIO, [("response_format", "srt"), ("chunking_strategy", "auto")]),
-             transcribed("-f", "srt"))
+        same(s.text(AUDIO, [("response_format", "tsv"), ("chunking_strategy", "auto")]),
+             transcribed("-f", "tsv"))
     with Server("--set", "vad=0") as s:
-        same(s.text(AUDIO, [("response_format", "srt")]), transcribed("-f", "srt", "--vad", "off"))
-        same(s.text(AUDIO, [("response_format", "srt"), ("chunking_strategy", "auto")]),
-             transcribed("-f", "srt"))
+        same(s.text(AUDIO, [("response_format", "tsv")]), transcribed("-f", "tsv", "--vad", "off"))
+        same(s.text(AUDIO, [("response_format", "tsv"), ("chunking_strategy", "auto")]),
+             transcribed("-f", "tsv"))
     with Server("--set", "beam=4", "--set", "language=en") as s:
         same(json.loads(s.text(AUDIO))["text"], joined(transcribed("--beam", "4", "-l", "en")))
 
@@ -335,6 +351,8 @@ def languages():
         for value in ("de,fr", '["de", "fr"]'):
             assert "de, fr" in error_of(s.post(TRANSCRIPTIONS, wav(1), [("languages", value)]),
                                         400, "languages")["message"]
+        status, headers, _ = s.post(TRANSCRIPTIONS, wav(1), [("languages[]", "en,xx")])
+        same((status, headers["x-warning"][-4:]), (200, ": xx"))
         for value in ("de,en", "en", "auto"):
             status, headers, _ = s.post(TRANSCRIPTIONS, wav(1), [("languages", value)])
             same((status, headers.get("x-warning", "")[-4:]), (200, ": de" if "de" in value else ""))
@@ -354,8 +372,8 @@ def languages():
         same(w.until(COMPLETED)[-1]["transcript"], "")
         w.close()
     with Server(model=TOY) as s:
-        assert '"tlh"' in error_of(s.post(TRANSCRIPTIONS, wav(1), [("languages", "en,tlh")]),
-                                   400)["message"]
+        assert "tlh" in error_of(s.post(TRANSCRIPTIONS, wav(1), [("languages", "tlh")]),
+                                 400)["message"]
 
 
 def errors():
@@ -366,14 +384,15 @@ def errors():
         error_of(s.post(TRANSCRIPTIONS, b"no audio at all " * 100), 400, "file")
         error_of(s.post(TRANSCRIPTIONS, wav(1)[:40]), 400, "file")
         for field, value in [("temperature", "9"), ("temperature", "warm"), ("language", "xx"),
-                             ("languages[]", "tlh"), ("timestamp_granularities[]", "phone"),
+                             ("languages[]", "tlh,xx"), ("timestamp_granularities[]", "phone"),
                              ("timestamp_granularities", "word,phone"),
                              ("timestamp_granularities", '["word", "phone"]'),
                              ("timestamp_granularities", '["word", 5]'),
                              ("timestamp_granularities[0]", "phone"), ("keywords", '["a\\u0000"]'),
-                             ("chunking_strategy", "none"), ("chunking_strategy", "{}"),
+                             ("chunking_strategy", "some"), ("chunking_strategy", "{}"),
                              ("chunking_strategy", '{"type": "server_vad", "threshold": "x"}'),
-                             ("chunking_strategy[threshold]", "x"), ("stream", "perhaps"), ("prompt", "a\0b"), ("prompt", "x" * 20000)]:
+                             ("chunking_strategy[threshold]", "x"), ("stream", "perhaps"), ("prompt", "a\0b"),
+                             ("replace", "x" * 20000)]:
             error_of(s.post(TRANSCRIPTIONS, wav(1), [(field, value)]), 400)
         error_of(s.post(TRANSCRIPTIONS, wav(40)), 413)
         same(s.post(TRANSCRIPTIONS, wav_file(bytes((1 << 20) - 1000)))[0], 200)  # MiB
@@ -390,21 +409,36 @@ def errors():
         for path in ("/", "/health", "/metrics", "/v1/models", "/v1/languages", "/v1/realtime"):
             answer = s.answer("POST", path, b"x", {})
             error_of(answer, 405)
-            same(answer[1]["allow"], "GET, HEAD")
+            same(answer[1]["allow"], "GET, HEAD, OPTIONS")
         for path in (TRANSCRIPTIONS, "/v1/audio/translations", "/inference", "/asr",
                      "/detect-language"):
-            for method in ("GET", "PUT", "OPTIONS"):
+            for method, status in (("GET", 405), ("PUT", 405), ("OPTIONS", 204)):
                 answer = s.get(path, method=method)
-                same((answer[0], answer[1]["allow"]), (405, "POST"))
+                same((answer[0], answer[1]["allow"]), (status, "POST, OPTIONS"))
             same(s.get(path, method="HEAD")[0::2], (405, b""))
         for path in ("/v1/nothing", "/audio", "/v1", "/health/x", "/transcriptions",
                      "/audio/transcriptions/x", "/v2/models"):
             error_of(s.get(path), 404)
         for path in ("/v1/audio/transcriptions/", "/audio/transcriptions", "/audio/transcriptions/",
+                     "/openai/v1/audio/transcriptions", "/api/v1/audio/transcriptions/",
                      "/audio/translations", "/inference/", "/asr/"):
             field = "audio_file" if path == "/asr/" else "file"
             same(s.post(path, wav(0.2), name=field)[0], 200)
         same(s.get("/models")[2], s.get("/v1/models")[2])
+        same(s.get("/openai/v1/models/whisper-1")[2], s.get("/v1/models/whisper-1")[2])
+        for path in ("/openai", "/api/models", "/api/v2/models", "/openai/api/v1/models/x/"):
+            error_of(s.get(path), 404)
+        for front in ("/openai", "/api"):
+            w = WebSocket(s, path=f"{front}/v1/realtime?intent=transcription")
+            same(w.receive()["type"], "session.created")
+            w.close()
+        for path, length in (("/v1/nothing", 3000000), ("/inferenz", 100)):  # sent before it is read
+            c = s.connect()
+            c.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+                      f"{length:x}\r\n".encode() + bytes(length) + b"\r\n0\r\n\r\n")
+            same(reply(c.makefile("rb"))[0], 404)
+            same(c.recv(1), b"")  # the end, and no reset
+            c.close()
         same(s.get("/models/whisper-1/")[0], 404)
         same(s.get("/models/whisper-1")[0::2], s.get("/v1/models/whisper-1")[0::2])
         same(s.get("/realtime")[0], 426)
@@ -431,7 +465,14 @@ def errors():
             assert "/etc" not in text and "/dev" not in text and "/tmp" not in text, text
         same(s.post(TRANSCRIPTIONS, AUDIO)[0], 200)
     with Server("--upload-timeout", "3", model=TOY) as s:
-        c = s.connect()  # a body that does not arrive
+        c = s.connect()  # a body that arrives slowly, and one that does not
+        begin, data = time.monotonic(), request(TRANSCRIPTIONS, wav(2))
+        for i in range(0, len(data), len(data) // 4):
+            c.sendall(data[i:i + len(data) // 4])
+            time.sleep(1.2)
+        same(reply(c.makefile("rb"))[0], 200)
+        c.close()
+        c = s.connect()
         begin = time.monotonic()
         c.sendall(request(TRANSCRIPTIONS, wav(2))[:5000])
         answer = c.recv(100)
@@ -449,6 +490,12 @@ def keys():
                         {"Authorization": "Bearer sesamesesame"}):
             error_of(s.post(TRANSCRIPTIONS, wav(1), headers=headers), 401)
             error_of(s.get("/metrics", headers), 401)
+        for headers in ({"api-key": "sesame"}, {"X-API-Key": " sesame "},
+                        {"Authorization": "bearer  sesame "}):
+            same(s.post(TRANSCRIPTIONS, wav(1), headers=headers)[0], 200)
+        for headers in ({"api-key": "sesam"}, {"X-API-Key": ""}, {"api-key": "x" * 600},
+                        {"X-API-Key": "Bearer sesame"}):
+            error_of(s.post(TRANSCRIPTIONS, wav(1), headers=headers), 401)
         status, headers, _ = s.post(TRANSCRIPTIONS, wav(1),
                                     headers={"Authorization": "Bearer sesame"})
         same((status, headers["access-control-allow-origin"]), (200, "https://example.org"))
@@ -471,7 +518,7 @@ def keys():
         status, headers, _ = s.get(TRANSCRIPTIONS, {"Origin": "https://example.org",
                                                     "Access-Control-Request-Method": "POST"},
                                    "OPTIONS")
-        assert status == 405 and not [h for h in headers if "access-control" in h], headers
+        assert status == 204 and not [h for h in headers if "access-control" in h], headers
 
 
 def refused_start(*options):
@@ -521,14 +568,17 @@ def origins():
         w = WebSocket(s, [f"Origin: {origin}"] if origin else [], host=host)
         w.close()
         return w.status
+    page = {"Sec-Fetch-Site": "same-origin"}  # as browsers say, which may have been deceived
     good = [("127.0.0.1:9004", None), ("localhost", None), ("x", None), ("[::1]:80", None),
             ("192.168.1.5:9004", "http://192.168.1.5:9004"), ("box.local:1", "http://box.local:1"),
-            ("Speech.Example.org.:80", None), ("speech.example.org", "https://speech.example.org")]
+            ("Speech.Example.org.:80", None), ("speech.example.org", "https://speech.example.org"),
+            *[(f"nas.{end}", f"http://nas.{end}") for end in (
+                "fritz.box", "lan", "home", "localdomain", "tail1.ts.net", "home.arpa", "intranet")]]
     bad = [("localhost", "https://example.org"), ("localhost", "null"),
            ("localhost:9004", "http://localhost:8000"), ("localhost", "http://localhost.evil"),
-           ("evil.example", None), ("evil.example:9004", "http://evil.example:9004"),
-           ("127.0.0.1.evil.example", None), ("example.org", None), ("local", "http://x"),
-           ("xspeech.example.org", None)]
+           ("evil.example:9004", "http://evil.example:9004"), ("local", "http://x"),
+           ("127.0.0.1.evil.example", "http://127.0.0.1.evil.example"),
+           ("xspeech.example.org", "http://xspeech.example.org"), ("evillan", "http://evil.lan")]
     with Server("--host", "speech.example.org", "--host", "x.example", model=TOY) as s:
         for host, origin in good + bad:
             headers = {"Host": host, **({"Origin": origin} if origin else {})}
@@ -536,6 +586,10 @@ def origins():
             same((host, origin, post(s, headers)), (host, origin, 200 if wanted else 403))
             same((host, origin, connect(s, host, origin)), (host, origin, 101 if wanted else 403))
             same(s.get("/health", headers)[0], 200)
+        for host in ("evil.example", "127.0.0.1.evil.example", "example.org", "xspeech.example.org"):
+            same(post(s, {"Host": host}), 200)  # no page, and from this machine
+            same(post(s, {"Host": host, **page}), 403)
+            same(connect(s, host, None), 101)
         error_of(s.post("/v1/audio/translations", wav(0.2), headers={"Origin": "http://x"}), 403)
         for path, name in (("/inference", "file"), ("/asr", "audio_file")):
             same(s.post(path, wav(0.2), headers={"Origin": "http://x"}, name=name)[0], 403)
@@ -544,9 +598,15 @@ def origins():
                                     (["--cors", "*"], "https://x.org", 200)):
         with Server(*options, model=TOY) as s:
             same(post(s, {"Origin": origin}), status)
-            same(post(s, {"Host": "evil.example"}), 200 if "*" in options else 403)
+            same(post(s, {"Host": "evil.example", **page}), 200 if "*" in options else 403)
+    with Server("--proxy", "127.0.0.1", model=TOY) as s:
+        for address, status in (("192.168.1.7", 200), ("100.99.1.2", 200), ("fd00::7", 200),
+                                ("203.0.113.9", 403), ("172.32.0.1", 403), ("2001:db8::1", 403)):
+            same((address, post(s, {"Host": "nas.example.net", "X-Forwarded-For": address})),
+                 (address, status))
     with Server("--api-key", "sesame", model=TOY) as s:
-        same(post(s, {"Authorization": "Bearer sesame", "Host": "speech.example.org"}), 200)
+        for headers in ({"Authorization": "Bearer sesame"}, {"X-API-Key": "sesame"}):
+            same(post(s, {**headers, "Host": "speech.example.org", **page}), 200)
 
 
 def operation():
@@ -733,9 +793,31 @@ def events():
         assert len(deltas) > 1 and all(d["logprobs"] for d in deltas), seen
         same("".join(d["delta"] for d in deltas), text)
         same((seen[-1]["type"], seen[-1]["text"]), ("transcript.text.done", text))
+        usage, tokens = seen[-1]["usage"], len(seen[-1]["logprobs"])
+        same((usage["type"], usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]),
+             ("tokens", len(DATA) // 3200 + (len(DATA) % 3200 > 0), tokens,
+              usage["input_tokens"] + tokens))
         error_of(s.post(TRANSCRIPTIONS, b"no audio", [("stream", "true")]), 400, "file")
         tentative_events(s, text)
         progress_events(s, text)
+        begun_events(s, text)
+
+
+def begun_events(s, text):
+    """A client that waits gets the headers at once, and comments."""
+    busy = s.connect()
+    busy.sendall(request(TRANSCRIPTIONS, cut(0, 12, 60)))
+    assert wait_for(lambda: s.health()["idle"] == 0, 20) is not None
+    c = s.connect()
+    c.sendall(request(TRANSCRIPTIONS, AUDIO, [("stream", "true")]))
+    file = c.makefile("rb")
+    same(file.readline(), b"HTTP/1.1 200 OK\r\n")
+    assert s.health()["waiting"] > 0 or s.health()["idle"] == 0
+    busy.close()
+    done = next(line for line in iter(file.readline, b"") if b'"transcript.text.done"' in line
+                and b"data: " in line)
+    same(json.loads(done.split(b"data: ", 1)[1])["text"], text)
+    c.close()
 
 
 def progress_events(s, text):
@@ -1355,7 +1437,9 @@ def realtime_turns():
                     ((0.7, 1.0, 1.5, 2.0), {}), ((0.4, 0.4, 1.0, 0.4), {}),
                     ((1.0, 0.6, 2.0, 1.0), {"turn_detection": {
                         "type": "server_vad", "prefix_padding_ms": 600,
-                        "silence_duration_ms": 350}})):
+                        "silence_duration_ms": 350}}),
+                    ((0.5, 1.0, 0.5, 1.0), {"turn_detection": {
+                        "type": "server_vad", "silence_duration_ms": 200}})):
                 silence = detection.get("turn_detection", {}).get("silence_duration_ms", 500)
                 padding = detection.get("turn_detection", {}).get("prefix_padding_ms", 300)
                 samples, spans = quiet(0.8), []
@@ -1372,7 +1456,7 @@ def realtime_turns():
                     first = max(begin - padding, last["end"] + silence // 2)
                     assert abs(turn["start"] - first) <= 150, (turn, begin)
                     assert abs(turn["end"] - end) <= 150, (turn, end)
-                    assert turn["told"] <= end + silence + 150, (turn, end)
+                    assert turn["told"] <= end + silence + (60 if silence == 200 else 150), (turn, end)
                     last = turn["start"] + int(turn["seconds"] * 1000)
                     assert end <= last <= turn["end"] + silence, (turn, end)
                     part = samples[turn["start"] * rate // 1000 * 2:last * rate // 1000 * 2]
