@@ -39,6 +39,8 @@
 #   make bench-plot    the same as a picture, a roofline: build/roofline.svg
 #   make cpu-estimate  what CPUs that nobody here has would make of MODEL (tiny base.en): cycles by
 #                      llvm-mca, predictions beside measurements for this machine; minutes
+#   make abi           write down the layouts that are kept, after fields were added to public
+#                      structures or to what snapshots contain
 #   make outline       the sections of the library's sources: first line, lines, functions
 #   make sections      each of them as a file of its own in build/sections, for reading: some tools
 #                      refuse whisper_npu.c for its size
@@ -124,7 +126,7 @@ vpath wer.c tests/speech
 vpath judge_voices.c tests/speech
 
 .PHONY: all tests demo models test test-npu npu-code check-long npu-estimate test-asan test-tsan \
-    test-aarch64 windows browser outline sections matrix fuzz check-symbols shared install uninstall \
+    test-aarch64 windows browser abi outline sections matrix fuzz check-symbols shared install uninstall \
     bench bench-live bench-browser bench-server bench-plot cpu-estimate \
     accuracy fidelity clean FORCE
 .DELETE_ON_ERROR:
@@ -522,6 +524,9 @@ uninstall:
 	    $(call staged,$(LIBDIR)/libwnpu.so)* \
 	    $(call staged,$(LIBDIR)/pkgconfig/wnpu.pc)
 	rm -rf $(call staged,$(LIBDIR)/cmake/wnpu)
+
+abi:
+	@tests/api/abi/layout.sh --write
 
 outline:
 	@awk -f tests/lib/outline.awk $(wildcard whisper_npu.c npu_amdxdna.c)

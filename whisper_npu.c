@@ -262,6 +262,16 @@ WNPU_INLINE uint32_t er_min32(uint32_t a, uint32_t b) { return a < b ? a : b; }
  * multiples of that. */
 #define ER_NEWER 256u
 
+/* Between ER_UNPADDED and ER_PADDED, a structure with padding does not compile where pointers have
+ * 64 bits: equal states of a run are equal bytes, also in snapshots. */
+#if UINTPTR_MAX > 0xffffffffu
+#define ER_UNPADDED _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic error \"-Wpadded\"")
+#define ER_PADDED _Pragma("GCC diagnostic pop")
+#else
+#define ER_UNPADDED
+#define ER_PADDED
+#endif
+
 static int er_is_size(size_t theirs, size_t ours)
 {
     return theirs >= sizeof(uint32_t) && theirs % sizeof(uint32_t) == 0 &&
@@ -2715,6 +2725,10 @@ static int au_check(const wnpu_audio *a, wnpu_error *error)
         return er_set(error, WNPU_E_ARGUMENT, "audio: there is no channel %ld among %lu; they "
                       "count from 0, and -1 mixes all", (long)a->channel,
                       (unsigned long)a->channels);
+    }
+    if (a->reserved != 0) {
+        return er_set(error, WNPU_E_ARGUMENT, "audio: reserved is %lu and not 0; call "
+                      "wnpu_audio_init() first", (unsigned long)a->reserved);
     }
     if (a->read != NULL) {
         return a->data == NULL ? WNPU_OK : er_set(error, WNPU_E_ARGUMENT,
@@ -13514,7 +13528,8 @@ static int mf_check_args(wnpu_model **model, const wnpu_model_config *config,
         {ER_FIELD(wnpu_model_config, keep_float), 0, 1, 0},
         {ER_FIELD(wnpu_model_config, copy), 0, 1, 0},
         {ER_FIELD(wnpu_model_config, full_check), 0, 1, 0},
-        {ER_FIELD(wnpu_model_config, threads), 0, TP_MAX_THREADS, 0}
+        {ER_FIELD(wnpu_model_config, threads), 0, TP_MAX_THREADS, 0},
+        {ER_FIELD(wnpu_model_config, reserved), 0, 0, 0}
     };
     er_clear(error);
     if (model == NULL) {
@@ -13524,10 +13539,6 @@ static int mf_check_args(wnpu_model **model, const wnpu_model_config *config,
     wnpu_model_config_init(ours, sizeof *ours);
     if (er_import(ours, sizeof *ours, config, "wnpu_model_config", error) != WNPU_OK) {
         return WNPU_E_VERSION;
-    }
-    if (config != NULL &&
-        config->struct_size < offsetof(wnpu_model_config, threads) + sizeof config->threads) {
-        ours->threads = 1; /* older programs do not expect threads */
     }
     if (er_check(ours, limits, sizeof limits / sizeof limits[0], error) != WNPU_OK) {
         return WNPU_E_ARGUMENT;
@@ -22331,8 +22342,9 @@ WNPU_RARE static int wr_are_options(const wnpu_write_options *o)
 #define PM_NONE (-1e30)          /* no value switches the parameter off */
 #define PM_AT(field) offsetof(wnpu_params, field)
 
-/* Columns: field; command-line option ("--no-..." sets a BOOL to 0); choices; group; meaning;
- * offset and type; default; lowest and highest value; the value that switches it off ("off" on the
+/* Rows are in the order of the overview in the header, wherever the fields are. Columns: field;
+ * command-line option ("--no-..." sets a BOOL to 0); choices; group; meaning; offset (of a list's
+ * text) and type; default; lowest and highest value; the value that switches it off ("off" on the
  * command line), which may be outside the range. */
 typedef struct pm_row {
     const char *name, *option, *choices, *group, *meaning;
@@ -22402,7 +22414,7 @@ static const pm_row pm_table[] = {
      PM_AT(suppress_numerals), WNPU_PARAM_BOOL, 0, 0, 1, PM_NONE},
     {"suppress", NULL, NULL, "search",
      "further tokens that are never chosen",
-     PM_AT(suppress), WNPU_PARAM_LIST, 0, 0, 0, PM_NONE},
+     PM_AT(suppress_lines), WNPU_PARAM_LIST, 0, 0, 0, PM_NONE},
 
     {"drop_fillers", "--drop-fillers", NULL, "style",
      "leave out sounds of hesitation, such as um and uh",
@@ -22444,7 +22456,7 @@ static const pm_row pm_table[] = {
      PM_AT(prefix), WNPU_PARAM_TEXT, 0, 0, 0, PM_NONE},
     {"hotwords", "--hotwords", NULL, "prompts",
      "words that are likely to occur",
-     PM_AT(hotwords), WNPU_PARAM_LIST, 0, 0, 0, PM_NONE},
+     PM_AT(hotword_lines), WNPU_PARAM_LIST, 0, 0, 0, PM_NONE},
     {"hotword_boost", "--hotword-boost", NULL, "prompts",
      "how much hotwords are favoured, in natural logarithms per token",
      PM_AT(hotword_boost), WNPU_PARAM_FLOAT, 2, 0, 20, PM_NONE},
@@ -22460,7 +22472,7 @@ static const pm_row pm_table[] = {
      PM_AT(language_margin), WNPU_PARAM_FLOAT, 0.3, 0, 1, PM_NONE},
     {"languages", "--languages", NULL, "language",
      "only these languages are considered",
-     PM_AT(languages), WNPU_PARAM_LIST, 0, 0, 0, PM_NONE},
+     PM_AT(language_lines), WNPU_PARAM_LIST, 0, 0, 0, PM_NONE},
 
     {"vad", "--vad", NULL, "voice",
      "decode only where there is speech",
@@ -22519,10 +22531,14 @@ static size_t pm_size(const pm_row *row)
     switch (row->type) {
     case WNPU_PARAM_FLOAT: return sizeof(float);
     case WNPU_PARAM_SEED: return sizeof(uint64_t);
-    case WNPU_PARAM_TEXT: return sizeof(char *);
-    case WNPU_PARAM_LIST: return sizeof(void *);
+    case WNPU_PARAM_TEXT: case WNPU_PARAM_LIST: return sizeof(char *);
     default: return sizeof(int32_t);
     }
+}
+
+static int pm_is_text(const pm_row *row)
+{
+    return row->type == WNPU_PARAM_TEXT || row->type == WNPU_PARAM_LIST;
 }
 
 static int pm_is_int(const pm_row *row)
@@ -22617,11 +22633,6 @@ static uint64_t pm_mix(uint64_t sum, const void *data, size_t size)
     return mf_checksum(both, sizeof both);
 }
 
-static uint64_t pm_mix_text(uint64_t sum, const char *text)
-{
-    return text != NULL ? pm_mix(sum, text, strlen(text) + 1) : pm_mix(sum, "", 0);
-}
-
 /* The same as a string in item, which has room for size bytes; *fits is 0 if it has not. */
 static int pm_item(const char **text, char *item, size_t size, int *fits)
 {
@@ -22644,22 +22655,18 @@ static uint64_t pm_fingerprint(const wnpu_params *p)
     size_t i;
     for (i = 0; i < PM_ROWS; i++) {
         const pm_row *row = &pm_table[i];
-        if (row->type != WNPU_PARAM_TEXT && row->type != WNPU_PARAM_LIST) {
+        const char *text = NULL;
+        if (pm_is_text(row)) {
+            memcpy(&text, (const char *)p + row->offset, sizeof text);
+            sum = pm_mix(sum, text, text != NULL ? strlen(text) + 1 : 0);
+        } else {
             sum = pm_mix(sum, (const char *)p + row->offset, pm_size(row));
         }
     }
-    sum = pm_mix_text(sum, p->initial_prompt);
-    sum = pm_mix_text(sum, p->prefix);
-    sum = p->replace != NULL ? pm_mix_text(sum + 1, p->replace) : sum;
     sum = pm_mix(sum, p->suppress, p->n_suppress * sizeof(int32_t));
     sum = pm_mix(sum, p->languages, p->n_languages * sizeof(int32_t));
     for (i = 0; i < p->n_hotwords; i++) {
-        sum = pm_mix_text(sum, p->hotwords[i]);
-    }
-    for (i = 0; i < 3; i++) {
-        const char *lines = i == 0 ? p->suppress_lines : i == 1 ? p->hotword_lines
-                                                                : p->language_lines;
-        sum = lines != NULL ? pm_mix_text(sum + i, lines) : sum;
+        sum = pm_mix(sum, p->hotwords[i], strlen(p->hotwords[i]) + 1);
     }
     return sum;
 }
@@ -22821,21 +22828,15 @@ static void pm_set_script(wnpu_params *p, const char *language)
     }
 }
 
-/* Stores a list as text, if each of its lines is an item. */
-static int pm_set_list(wnpu_params *p, const pm_row *row, const char *value, wnpu_error *error)
+/* E_ARGUMENT if a line of the list is not what its parameter has. */
+static int pm_check_list(const pm_row *row, const char *list, wnpu_error *error)
 {
-    int is_language = row->offset == PM_AT(languages), fits;
-    const char *at = value;
+    int is_language = row->offset == PM_AT(language_lines), fits;
     char item[64];
-    if (p->struct_size < PM_AT(language_lines) + sizeof p->language_lines) {
-        return er_set(error, WNPU_E_VERSION, "the program's wnpu_params has no list %s as text; "
-                      "compile it with this library's header", row->name);
+    if (!is_language && row->offset != PM_AT(suppress_lines)) {
+        return WNPU_OK; /* words */
     }
-    if (row->offset == PM_AT(hotwords)) {
-        p->hotword_lines = value;
-        return WNPU_OK;
-    }
-    while (pm_item(&at, item, sizeof item, &fits)) {
+    while (pm_item(&list, item, sizeof item, &fits)) {
         if (pm_list_number(item, fits, is_language) < 0) {
             return er_set(error, WNPU_E_ARGUMENT, is_language
                           ? "%s: \"%.60s\" is not a language that Whisper knows; one a line"
@@ -22843,10 +22844,23 @@ static int pm_set_list(wnpu_params *p, const pm_row *row, const char *value, wnp
                           item);
         }
     }
-    for (at = value; is_language && pm_item(&at, item, sizeof item, &fits); ) {
+    return WNPU_OK;
+}
+
+/* Stores a text, or a list as text. */
+static int pm_set_text(wnpu_params *p, const pm_row *row, const char *value, wnpu_error *error)
+{
+    const char *at = value;
+    char item[64];
+    int fits;
+    if ((row->offset == PM_AT(replace) && pm_check_replace(value, error) != WNPU_OK) ||
+        (row->type == WNPU_PARAM_LIST && pm_check_list(row, value, error) != WNPU_OK)) {
+        return WNPU_E_ARGUMENT;
+    }
+    while (row->offset == PM_AT(language_lines) && pm_item(&at, item, sizeof item, &fits)) {
         pm_set_script(p, item);
     }
-    *(is_language ? &p->language_lines : &p->suppress_lines) = value;
+    memcpy((char *)p + row->offset, &value, sizeof value);
     return WNPU_OK;
 }
 
@@ -22863,19 +22877,14 @@ WNPU_API int wnpu_params_set(wnpu_params *params, const char *name, const char *
     if (row == NULL) {
         return er_set(error, WNPU_E_ARGUMENT, "there is no parameter \"%.60s\"", name);
     }
-    if (row->type == WNPU_PARAM_LIST) {
-        return pm_set_list(params, row, value, error);
-    }
     if (params->struct_size < row->offset + pm_size(row)) {
         return er_set(error, WNPU_E_VERSION, "the program's wnpu_params has no %s; compile it with "
                       "this library's header", row->name);
     }
-    if (row->offset == PM_AT(replace) && pm_check_replace(value, error) != WNPU_OK) {
-        return WNPU_E_ARGUMENT;
+    if (pm_is_text(row)) {
+        return pm_set_text(params, row, value, error);
     }
-    if (row->type == WNPU_PARAM_TEXT) {
-        memcpy((char *)params + row->offset, &value, sizeof value);
-    } else if (row->type == WNPU_PARAM_SEED) {
+    if (row->type == WNPU_PARAM_SEED) {
         if (!pm_seed(value, &seed)) {
             return pm_refuse(row, value, error);
         }
@@ -25131,13 +25140,16 @@ static void va_begin(va_detector *v, const va_rules *rules)
 /* ---- snapshots and memory ---- */
 
 /* The detector's state between two pushes, without v->x[have] and v->history. */
+ER_UNPADDED
 typedef struct va_image {
     uint64_t have, n_pushed, seen, first, end, count;
     float floor[VA_BANDS], loud[VA_BANDS], state[2 * VA_STATE], top, held, voiced, lag;
     float level[VA_RECENT];
     int32_t open;
     unsigned char rich[VA_RECENT];
+    unsigned char reserved[7];
 } va_image;
+ER_PADDED
 
 static void va_get_image(const va_detector *v, va_image *i)
 {
@@ -25878,6 +25890,7 @@ typedef struct ru_lookahead {
 
 /* Where the samples and the window begin and end, and what of their speech is known: a value, see
  * below. */
+ER_UNPADDED
 typedef struct ru_place {
     uint64_t frame;         /* the window's first frame, in frames of 10 ms from the recording's
                                beginning */
@@ -25887,8 +25900,9 @@ typedef struct ru_place {
     int64_t cut_ms;         /* end of all windows that begin before it; 0: not known */
     size_t spans_passed;    /* speech spans that end before the window */
     int32_t detector_done;  /* the detector has processed the recording's end */
-    int32_t reserved;       /* 0: there is no padding */
+    int32_t reserved;
 } ru_place;
+ER_PADDED
 
 /* The audio window: up to ML_SPAN samples of the recording, and the speech found in them. */
 typedef struct ru_audio {
@@ -25943,6 +25957,7 @@ typedef struct ru_phrase {
  * reset, copied and wiped with all others; one of ru_state, ru_place or ru_ledger is also in
  * snapshots, see sn_ranges. Fields are 0 when a run begins, except those that ru_begin()
  * sets. */
+ER_UNPADDED
 
 /* The language spoken, and its detection. */
 typedef struct ru_language {
@@ -25974,7 +25989,7 @@ typedef struct ru_confirmed {
     int64_t until_ms;       /* which was done for words that end by here */
     uint32_t n, n_said;     /* final tokens; all */
     uint32_t n_shown;       /* of all, those that are shown, see wd_shown() */
-    uint32_t reserved;      /* 0: there is no padding */
+    uint32_t reserved;
     int32_t tokens[SE_MAX_TOKENS];
     float probability[SE_MAX_TOKENS];
 } ru_confirmed;
@@ -26009,6 +26024,7 @@ typedef struct ru_state {
     ru_confirmed confirmed;
     ru_live live;
 } ru_state;
+ER_PADDED
 
 #define RU_LIVE 1
 #define RU_LIVE_RESTORED 2
@@ -30856,11 +30872,12 @@ static int st_finish(ru_run *r)
  *  what is passed to wnpu_resume() again: the parameters, of which there
  *  is a fingerprint, and the recording.
  * ====================================================================== */
-#define SN_VERSION 12u
+#define SN_VERSION 13u
 #define SN_MAX_SAMPLE 64.0f /* much more than a clamped sample can become by resampling */
 
 static const unsigned char sn_magic[8] = {0x89, 'W', 'N', 'P', 'U', 'S', '\n', 0x1a};
 
+ER_UNPADDED
 typedef struct sn_head {
     unsigned char magic[8];
     uint32_t version;
@@ -30906,6 +30923,7 @@ typedef struct sn_state {
     va_image voice;
     sn_ring ring;
 } sn_state;
+ER_PADDED
 
 /* Position in a block that is measured, written or read by the same code. */
 typedef struct sn_cursor {
@@ -32424,6 +32442,7 @@ static int ap_check_config(wnpu_config *c, const wnpu_model *model, wnpu_error *
         {ER_FIELD(wnpu_config, max_beams), 1, SE_MAX_WIDTH, 0},
         {ER_FIELD(wnpu_config, max_phrase_tokens), 1, 1 << 20, 0},
         {ER_FIELD(wnpu_config, batch), 0, RU_MAX_BATCH, 0},
+        {ER_FIELD(wnpu_config, reserved), 0, 0, 0},
         {ER_FIELD(wnpu_config, stream_bytes), 0, 1 << 30, 0},
         {ER_FIELD(wnpu_config, voice_dimension), 0, VC_MAX_DIMENSION, 0},
         {ER_FIELD(wnpu_config, max_turns), 0, VC_MAX_TURNS, 0}
@@ -32844,17 +32863,9 @@ static int ap_enter_new(wnpu_session *s)
 
 static int ap_params(wnpu_session *s, const wnpu_params *given)
 {
-    int status;
     wnpu_params_init(&s->run.call.params, sizeof s->run.call.params);
-    status = er_import(&s->run.call.params, sizeof s->run.call.params, given, "wnpu_params",
-                       &s->run.call.error);
-    if (status == WNPU_OK && given != NULL &&
-        given->struct_size < offsetof(wnpu_params, vad) + sizeof given->vad) {
-        s->run.call.params
-            .vad = 0; /* programs compiled before vad existed get the results and statuses
-                                  that they expect */
-    }
-    return status;
+    return er_import(&s->run.call.params, sizeof s->run.call.params, given, "wnpu_params",
+                     &s->run.call.error);
 }
 
 /* Logs corrections that the audio stream made, and what is missing. */
@@ -33313,16 +33324,6 @@ WNPU_API int wnpu_get_segment_sized(const wnpu_session *session, size_t index,
     status = rs_get(&session->run.out.store, index, &ours);
     return status == WNPU_OK ? er_fill(segment, size, &ours, sizeof ours) : status;
 }
-
-#ifndef WNPU_PREFIX
-/* What the macro's name was in version 0.1, for programs compiled with that. The header does not
- * declare it, so that no binding to another language calls it and misses later fields. */
-WNPU_API int (wnpu_get_segment)(const wnpu_session *session, size_t index, wnpu_segment *segment);
-WNPU_API int (wnpu_get_segment)(const wnpu_session *session, size_t index, wnpu_segment *segment)
-{
-    return wnpu_get_segment_sized(session, index, segment, offsetof(wnpu_segment, temperature));
-}
-#endif
 
 WNPU_API int wnpu_get_languages(const wnpu_session *session, float *probabilities, size_t count)
 {

@@ -92,15 +92,18 @@
  *             function returns; callbacks run with the library's setting.
  * Isolation   No global variables, environment variables, locale, signal handlers or output; no
  *             exit() and no abort().
- * ABI         Programs and libraries of different versions work together because a structure that
- *             may grow starts with struct_size, the size in the header that the program was
- *             compiled with. Structures you fill: call their _init function with sizeof first, then
- *             change fields. Structures the library fills: set struct_size to sizeof before the
- *             call. A newer library supports older sizes. An older library accepts fields that it
- *             does not know if they are 0 (else E_VERSION), and sets them to 0 in results. A size
- *             must be a multiple of 4 and at most 256 bytes above the library's own; otherwise
- *             nothing is written (E_VERSION for structures you fill, E_ARGUMENT for results).
- *             Reserved fields must be 0.
+ * ABI         Programs and libraries of different versions from 0.2 on work together: functions,
+ *             enumerators and fields keep their values, places and types, and new fields are added
+ *             at the end of a structure. A structure that may grow starts with struct_size, the
+ *             size in the header that the program was compiled with. Structures you fill: call
+ *             their _init function with sizeof first, then change fields. Structures the library
+ *             fills: set struct_size to sizeof before the call. A newer library supports older
+ *             sizes. An older library accepts fields that it does not know if they are 0 (else
+ *             E_VERSION), and sets them to 0 in results. A size must be a multiple of 4 and at most
+ *             256 bytes above the library's own; otherwise nothing is written (E_VERSION for
+ *             structures you fill, E_ARGUMENT for results). Reserved fields must be 0: they may get
+ *             a name and a meaning later. Structures without struct_size, wnpu_wav_reader and
+ *             wnpu_accel do not change; wnpu_segment grows.
  * Units       Times are milliseconds from the first sample of the recording, as int64_t; sizes are
  *             bytes; log-probabilities are natural logarithms. A probability is in 0..1. A range
  *             a..b includes both ends. A value in [brackets] is the default.
@@ -257,7 +260,7 @@ typedef struct wnpu_model_config {
     /* For other models; ignored for packs. */
     uint32_t threads;         /* threads that quantise weights while opening, 1..64; 0: one per
                                  CPU (counted as in wnpu_config), at most 4, fewer for small files
-                                 [0; 1 for programs compiled before this field existed] */
+                                 [0] */
     uint32_t reserved;
     wnpu_parallel_for_fn parallel_for; /* your threads, as in wnpu_config [NULL: own threads] */
     void *parallel_user;
@@ -431,7 +434,6 @@ typedef struct wnpu_audio {
      * "live audio". */
     int64_t (*read)(void *user, void *buffer, size_t max_frames);
     void *user;
-    /* Since 0.2: */
     uint32_t layout;          /* loudspeakers that the channels are for, in this order, as the
                                  channel mask of WAVE_FORMAT_EXTENSIBLE: 1 front left, 2 front
                                  right, 4 centre, 8 low frequencies, ... The mean then has the
@@ -508,7 +510,7 @@ typedef struct wnpu_segment {
     float mean_logprob;       /* mean log-probability of the window's tokens, without repetition
                                  whose sound does not recur, see stop_loops */
     float no_speech;          /* probability of <|nospeech|> in the window */
-    /* Since 0.2: how the text of the window was decoded. */
+    /* How the text of the window was decoded. */
     float temperature;        /* of the decoding that was kept */
     float compression_ratio;  /* bytes of the window's text divided by bytes of its zlib form; text
                                  that is repeated in the audio, see stop_loops, counts once */
@@ -520,6 +522,7 @@ typedef struct wnpu_segment {
     int32_t device;           /* wnpu_device that computed the encoder */
     float voice;              /* share of the segment in which the voice activity detector found
                                  speech, 0..1; 0 if vad is off */
+    uint32_t reserved;
     int64_t window_ms;        /* start of the window, at most t1_ms */
     float level;              /* mean level of the segment's audio in dB, 0: full scale; at least
                                  -120 */
@@ -620,6 +623,7 @@ typedef struct wnpu_stats {
     uint32_t unaccepted;      /* windows for which no decoding passed the gates */
     uint32_t silent;          /* windows classified as silence */
     uint32_t skips;           /* spans without speech that were not decoded */
+    uint32_t reserved;
     double voice_ms;          /* voice activity detection; part of audio_in_ms */
     int64_t speech_ms;        /* total length of speech spans */
     int64_t unresolved_ms;    /* total length of unresolved ledger spans */
@@ -691,7 +695,6 @@ typedef struct wnpu_config {
                                    stream_bytes 8 bytes more, for replace and spellings */
     uint32_t batch;           /* windows decoded together, 1..8; 0: sequential windows [0] */
     uint32_t reserved;
-    /* Since 0.2: */
     uint64_t stream_bytes;    /* live samples that can wait between wnpu_stream_push() and
                                  wnpu_stream_step(), in the format of the stream, up to 1 GiB. The
                                  time of one window (about 1 s for base on two cores) is the least
@@ -707,7 +710,7 @@ typedef struct wnpu_config {
 WNPU_API void wnpu_config_init(wnpu_config *config, size_t struct_size);
 
 /* Number of threads that a session opened by the calling thread has with threads 0, 1..8. Programs
- * that run several sessions at a time divide it among them. Since 0.2. */
+ * that run several sessions at a time divide it among them. */
 WNPU_API uint32_t wnpu_default_threads(void);
 
 /* Exact size in bytes of a session with this configuration, not counting thread stacks. Returns 0
@@ -822,8 +825,8 @@ typedef struct wnpu_token_event {
 
 /* Run parameters. The result of a run depends only on model, configuration, audio and these
  * parameters. NaN is not accepted for any of them. This overview lists the parameters by group, in
- * the order of wnpu_param_info(), which is that of the fields. wnpu_param_info() and "transcribe
- * --list-options" show the command-line options.
+ * the order of wnpu_param_info(); fields of the structure that were added later are at its end.
+ * wnpu_param_info() and "transcribe --list-options" show the command-line options.
  *
  * Basic (basic)
  *   task             [transcribe]  write the spoken language, or translate it into English, which
@@ -931,7 +934,7 @@ typedef struct wnpu_token_event {
  * logprob_threshold, by default 1.6. A second without voice is not counted, since both ends of a
  * segment may be wrong by half a second. Voice whose text is discarded is unresolved in the ledger,
  * and in a run that ends without any text all voice is: the run returns WNPU_INCOMPLETE.
- *   vad              [1]  0: decode everything [0 for programs compiled before this field existed]
+ *   vad              [1]  0: decode everything
  *   vad_threshold    [0.5]  0.05..0.95: probability of speech at which a span begins; it continues
  *                    down to 0.15 less. In a recording of at most 30 s where no span begins, one
  *                    covers what reaches 0.8 times this
@@ -1009,8 +1012,9 @@ typedef struct wnpu_token_event {
  *                    before on_segment. wnpu_cancel() may be called in it: the run ends when the
  *                    other turns of the window have their vectors
  *   on_segment       receives each segment as soon as it is final. The view is valid during the
- *                    call; the segment remains available from wnpu_get_segment(). A non-zero return
- *                    value cancels the run
+ *                    call; the segment remains available from wnpu_get_segment(), which a program
+ *                    that may run with an older library uses instead: a view ends with the fields
+ *                    that the library knows. A non-zero return value cancels the run
  *   on_progress      receives the milliseconds done and in total (-1 if unknown): after each
  *                    window, and in long windows between layers and tokens, at most once a second.
  *                    done_ms never decreases. A non-zero return value cancels the run: at once,
@@ -1103,6 +1107,7 @@ typedef struct wnpu_params {
     void (*on_logits)(void *user, const int32_t *tokens, size_t n_tokens, float *logits,
                       size_t n_vocab);
     void *user;               /* first argument of the callbacks */
+    /* Fields that are added go here, whatever their group. */
 } wnpu_params;
 
 WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size);
@@ -1409,9 +1414,10 @@ WNPU_API int wnpu_get_live(const wnpu_session *session, wnpu_live *live);
  * NULL, counts are 0 and the other functions return E_ARGUMENT. They may be called in callbacks of
  * the run, and otherwise between calls, in the session's thread. */
 WNPU_API size_t wnpu_segment_count(const wnpu_session *session);
-/* Writes the first size bytes of *segment. size is the size of the caller's wnpu_segment, so that a
- * newer library writes only fields that the caller knows. C code calls the macro; bindings to other
- * languages, which have no macros, call this function with their size. Errors: E_ARGUMENT. */
+/* Writes size bytes of *segment, the size of the caller's wnpu_segment, so that a newer library
+ * writes only fields that the caller knows; those that an older one does not know are 0. C code
+ * calls the macro; bindings to other languages, which have no macros, call this function with their
+ * size. Errors: E_ARGUMENT. */
 WNPU_API int wnpu_get_segment_sized(const wnpu_session *session, size_t index,
                                     wnpu_segment *segment, size_t size);
 #define wnpu_get_segment(session, index, segment) \
@@ -1513,7 +1519,7 @@ typedef struct wnpu_align_stats {
     uint64_t extra;           /* words heard that are not in the text */
 } wnpu_align_stats;
 
-/* Since 0.2. Finds out when a known text was said: a script, the text of a book, lyrics. Call it
+/* Finds out when a known text was said: a script, the text of a book, lyrics. Call it
  * after a run with wnpu_params.words, whose words it compares with the text (case and punctuation
  * aside; words that share half of their letters are taken for spellings of one word, and numbers in
  * digits for those in words). The results are then the given lines (n_lines strings of UTF-8), one
@@ -1542,7 +1548,6 @@ typedef enum wnpu_format {
     WNPU_FORMAT_TSV = 3,      /* start and end in milliseconds, text */
     WNPU_FORMAT_JSON = 4,     /* all results including tokens; one object and a newline. The same on
                                  every machine, with or without an accelerator */
-    /* Since 0.2: */
     WNPU_FORMAT_CSV = 5,      /* RFC 4180: the columns of TSV, quoted text, lines end with CR LF */
     WNPU_FORMAT_LRC = 6,      /* lyrics: [mm:ss.xx]text, no end times; minutes may exceed 99 */
     WNPU_FORMAT_ASS = 7,      /* Advanced SubStation Alpha 4.00+ */
@@ -1558,7 +1563,7 @@ WNPU_API const char *wnpu_format_name(int format);
 /* The wnpu_format with this name, ignoring case; -1 if unknown. */
 WNPU_API int wnpu_format_from_name(const char *name);
 
-/* A format, since 0.2, so that a program need not know which there are. Strings are static. */
+/* A format, so that a program need not know which there are. Strings are static. */
 typedef struct wnpu_format_info {
     uint32_t struct_size;
     int32_t has_layout;       /* 1: wnpu_write_options divide the text into cues and lines */
@@ -1582,7 +1587,7 @@ WNPU_API int wnpu_get_format(int format, wnpu_format_info *info);
 WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_write_fn write,
                         void *user);
 
-/* Layout of subtitles, since 0.2. With all fields 0, the default, there is one cue per segment, on
+/* Layout of subtitles. With all fields 0, the default, there is one cue per segment, on
  * one line. With any of them set, SRT, VTT, LRC (one line per cue) and ASS divide the text into
  * cues and lines within the limits, preferably at ends of sentences, then of clauses, pauses,
  * spaces. Other formats ignore the layout.
@@ -1924,7 +1929,6 @@ typedef struct wnpu_amdxdna_diagnosis {
     char firmware[32];        /* "1.5.5.391", "" if unknown */
     char message[384];        /* the problem */
     char cure[384];           /* the remedy */
-    /* Since 0.2: */
     uint32_t columns;         /* of the array that the kernels use, or that it has; 0: unknown */
     uint32_t clock_mhz;       /* of the array; 0: unknown */
     uint32_t rungs;           /* of a ladder that passed: 1 locks and DMA, 2 scalar code, 3 the

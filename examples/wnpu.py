@@ -57,21 +57,11 @@ Options = structure("u struct_size; i format max_line_width max_lines max_cue_ms
                     "min_gap_ms reading_speed max_words word_times device")
 WRITE = ctypes.CFUNCTYPE(ctypes.c_int64, c_void_p, c_void_p, c_size_t)
 Aligned = structure("u struct_size reserved; Q words said alike extra")
-Params = structure("u struct_size; i task language script timestamps max_initial_timestamp_ms; "
-                   "i words max_tokens beam; f patience length_penalty; i length_rule; "
-                   "f temperature; i best_of; Q seed; f repetition_penalty; i no_repeat_ngram; "
-                   "i suppress_blank suppress_non_speech suppress_numerals; p suppress; "
-                   "z n_suppress; p suppress_lines; i drop_fillers; p replace; "
-                   "f temperature_step compression_threshold logprob_threshold; "
-                   "f first_logprob_threshold no_speech_threshold; i stop_loops; "
-                   "p initial_prompt; i carry_initial_prompt condition_on_previous; "
-                   "p prefix hotwords; z n_hotwords; p hotword_lines; f hotword_boost; "
-                   "i language_mode language_windows; f language_margin; p languages; "
-                   "z n_languages; p language_lines; i vad; f vad_threshold; "
-                   "i vad_min_speech_ms vad_min_silence_ms vad_pad_ms least_ms pause_ms; "
-                   "i commit_step_ms hold_ms encode_margin_ms speaker append voices; "
-                   "f voice_threshold voice_margin; "
-                   "p on_voice on_segment on_progress on_token on_logits user")
+# Parameters are set by name, so only one of the callbacks is a field here. What is behind it leaves
+# room for those of later libraries.
+Params = type("Params", (ctypes.Structure,), {"_fields_": [
+    ("before", ctypes.c_char * (304 if sizeof(c_void_p) == 8 else 244)), ("on_voice", c_void_p),
+    ("behind", c_void_p * 25)]})
 ON_VOICE = ctypes.CFUNCTYPE(ctypes.c_int, c_void_p, c_void_p, c_size_t,
                             ctypes.POINTER(ctypes.c_float))
 ARGUMENT, STATE, CANCELLED, IO, UNSUPPORTED = -1, -8, -6, -3, -7

@@ -64,11 +64,12 @@ static void test_table(void)
 }
 
 /* The overview before wnpu_params in the header lists the same parameters by the same groups in the
- * same order: " * Title (group)..." and " *   name ...". Its fields are in that order, too. */
+ * same order: " * Title (group)..." and " *   name ...". The order of the fields is another matter,
+ * because those that are added are at the end: here each is a field. */
 static void test_overview(void)
 {
     char line[256], group[64] = "", word[64];
-    size_t n = 0;
+    size_t n = 0, fields = 0, i;
     int inside = 0;
     FILE *file = fopen("whisper_npu.h", "r");
     T_CHECK(file != NULL, "whisper_npu.h is not in the current directory");
@@ -90,16 +91,17 @@ static void test_overview(void)
         }
     }
     T_CHECK(n >= 39 && param(n).name == NULL, "%d parameters in the header", (int)n);
-    for (n = 0; file != NULL && fgets(line, sizeof line, file) != NULL && line[0] != '}';) {
+    while (file != NULL && fgets(line, sizeof line, file) != NULL && line[0] != '}') {
         char *end = strrchr(line, ';'), *name = end;
         while (name != NULL && name > line && (name[-1] == '_' || islower((unsigned char)name[-1]))) {
             name--;
         }
-        n += name != NULL && param(n).name != NULL &&
-             strncmp(param(n).name, name, strlen(param(n).name)) == 0 &&
-             name + strlen(param(n).name) == end;
+        for (i = 0; end != NULL && i < n; i++) {
+            fields += strlen(param(i).name) == (size_t)(end - name) &&
+                      strncmp(param(i).name, name, (size_t)(end - name)) == 0;
+        }
     }
-    T_CHECK(param(n).name == NULL, "%s is out of order in wnpu_params", param(n).name);
+    T_CHECK(fields == n, "%d of %d parameters are fields of wnpu_params", (int)fields, (int)n);
     if (file != NULL) {
         fclose(file);
     }

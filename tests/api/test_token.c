@@ -510,8 +510,8 @@ static void live_always_stopped(void)
     wnpu_model_close(m);
 }
 
-/* Programs that were compiled before it existed have something else there; wnpu_choose() and
- * wnpu_detect_speech() report nothing. */
+/* What is beyond the size that the program gives is not read; wnpu_choose() and wnpu_detect_speech()
+ * report nothing. */
 static void others(void)
 {
     static const char *const phrase = "yes";
@@ -641,7 +641,7 @@ int main(int argc, char **argv)
     t_run("it stops runs, which go on", stops);
     t_run("live runs", live);
     t_run("live runs that are stopped at every call", live_always_stopped);
-    t_run("older programs and other calls", others);
+    t_run("shorter structures and other calls", others);
     t_run("a real model", real_model);
     return t_end();
 }

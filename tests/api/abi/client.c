@@ -3,9 +3,13 @@
  *
  *     client MODEL                transcribes, and prints what it got through its own structures
  *     client --structures MODEL   every structure that carries its size, at every size
+ *     client --whole MODEL        likewise, but only at the size that it has
+ *     client --parameters         sets all parameters to their defaults by name, and prints those
+ *                                 that its wnpu_params does not have
  *
- * -DABI_HEADER='"FILE"': the header. -DABI_NEWER: it is a newer one, whose structures end in a field
- * that the library does not know, abi_future. */
+ * -DABI_HEADER='"FILE"': the header. -DABI_NEWER: it is a newer one, whose structures end in a
+ * field that the library does not know, abi_future. -DABI_FROZEN: it is an older one. Put
+ * structures that were added since into #ifndef ABI_FROZEN. */
 #include ABI_HEADER
 
 #include <math.h>
@@ -13,6 +17,11 @@
 #include "../../lib/t.h"
 
 #define GUARD 0xa5 /* bytes that nobody may write */
+#ifdef ABI_FROZEN
+#define BEYOND 0u  /* the library may know what is beyond the header's structures */
+#else
+#define BEYOND 64u
+#endif
 
 /* ---- an accelerator that can do nothing ---- */
 
@@ -183,6 +192,7 @@ static int run(const char *path)
 /* ---- every size of every structure ---- */
 
 static const char *model_path;
+static int whole_only;
 
 static int get_info(void *to) { return wnpu_model_get_info(model, to); }
 static int get_memory(void *to) { return wnpu_get_memory(session, to); }
@@ -378,7 +388,8 @@ typedef struct structure {
     size_t least;         /* and these are the bytes that it cannot do without */
 } structure;
 
-/* Whatever the library is told of the size, it stays inside and gives the same as far as it goes. */
+/* Whatever the library is told of the size, it stays inside, and gives the same as far as it goes.
+ */
 static void filled(const structure *s)
 {
     static const uint32_t wrong[] = {0, 3, 65537, UINT32_MAX};
@@ -388,7 +399,8 @@ static void filled(const structure *s)
     size = (uint32_t)s->size;
     memcpy(whole, &size, 4);
     T_CHECK(s->get(whole) == WNPU_OK, "%s: whole", s->name);
-    for (size = 4; size <= s->size + 64; size += 4) {
+    size = whole_only ? size : 4;
+    for (; size <= s->size + (whole_only ? 0 : BEYOND); size += 4) {
         memset(part, GUARD, sizeof part);
         memcpy(part, &size, 4);
         T_CHECK(s->get(part) == WNPU_OK, "%s: size %u", s->name, (unsigned)size);
@@ -418,7 +430,8 @@ static void used(const structure *s)
     unsigned char part[4096];
     uint32_t size, i;
     /* Whole words: no header ever ended inside a pointer. */
-    for (size = (uint32_t)s->least; size <= s->size + 64; size += sizeof(void *)) {
+    size = (uint32_t)(whole_only ? s->size : s->least);
+    for (; size <= s->size + (whole_only ? 0 : BEYOND); size += sizeof(void *)) {
         memset(part, GUARD, sizeof part); /* to be left alone */
         memset(part, 0, size);
         memcpy(part, s->good, size < s->size ? size : s->size);
@@ -426,7 +439,7 @@ static void used(const structure *s)
         T_CHECK(s->use(part) == WNPU_OK, "%s: size %u: %s", s->name, (unsigned)size,
                 error.message);
     }
-    for (i = 0; i < sizeof wrong / sizeof wrong[0] + 1; i++) {
+    for (i = BEYOND == 0; i < sizeof wrong / sizeof wrong[0] + 1; i++) {
         int status;
         memset(part, 0, sizeof part);
         memcpy(part, s->good, s->size);
@@ -455,6 +468,17 @@ static void accelerator(void)
     T_CHECK(use_accel(&a) == WNPU_OK, "a newer author: %s", error.message);
 }
 
+/* They may become fields: what an older library does not know it must not ignore. */
+static void reserved_fields(void)
+{
+    wnpu_model_config m = model_config;
+    wnpu_config c = config;
+    wnpu_audio a = audio;
+    m.reserved = c.reserved = a.reserved = 1;
+    T_CHECK(use_model_config(&m) == WNPU_E_ARGUMENT && use_config(&c) == WNPU_E_ARGUMENT &&
+            use_audio(&a) == WNPU_E_ARGUMENT, "a reserved field is ignored");
+}
+
 static int on_token(void *user, const wnpu_token_event *event)
 {
     *(uint32_t *)user = event->struct_size;
@@ -468,7 +492,8 @@ static void token_event(void)
     uint32_t size = 0;
     p.on_token = on_token;
     p.user = &size;
-    T_CHECK(use_params(&p) == WNPU_OK && size == sizeof(wnpu_token_event), "wnpu_token_event: %u",
+    T_CHECK(use_params(&p) == WNPU_OK && size >= sizeof(wnpu_token_event) &&
+            (BEYOND == 0 || size == sizeof(wnpu_token_event)), "wnpu_token_event: %u",
             (unsigned)size);
 }
 
@@ -523,7 +548,9 @@ static void structures(void)
 #endif
     for (i = 0; i < sizeof all / sizeof all[0]; i++) {
         printf("%s\n", all[i].name);
-        (void)wnpu_transcribe(session, &params, &audio);
+        if (!whole_only || wnpu_segment_count(session) == 0) {
+            (void)wnpu_transcribe(session, &params, &audio);
+        }
         if (all[i].get != NULL) {
             filled(&all[i]);
         } else {
@@ -532,6 +559,54 @@ static void structures(void)
     }
     token_event();
     printf("wnpu_token_event\nwnpu_accel\nwnpu_accel_account\n");
+}
+
+/* ---- parameters by name ---- */
+
+static int parameters(void)
+{
+    wnpu_params p, standard;
+    wnpu_param info;
+    int bad = 0;
+    size_t i;
+    memset(&p, 0, sizeof p);
+    wnpu_params_init(&p, sizeof p);
+    standard = p;
+    memset(&info, 0, sizeof info);
+    info.struct_size = (uint32_t)sizeof info;
+    for (i = 0; wnpu_param_info(i, &info) == WNPU_OK; i++) {
+        char value[64];
+        int status;
+        if (info.type == WNPU_PARAM_CHOICE) {
+            (void)snprintf(value, sizeof value, "%.*s", (int)strcspn(info.choices, "|"),
+                           info.choices);
+        } else if (info.type == WNPU_PARAM_LANGUAGE) {
+            (void)snprintf(value, sizeof value, "auto");
+        } else if (info.type == WNPU_PARAM_TEXT || info.type == WNPU_PARAM_LIST) {
+            value[0] = '\0';
+        } else {
+            (void)snprintf(value, sizeof value, "%.9f", info.fallback);
+            value[info.type == WNPU_PARAM_FLOAT ? sizeof value - 1 : strcspn(value, ".")] = '\0';
+        }
+        if (info.has_off && info.fallback == info.off) {
+            (void)snprintf(value, sizeof value, "off");
+        }
+        status = wnpu_params_set(&p, info.name, value, &error);
+        if (status == WNPU_E_VERSION) {
+            printf("%s\n", info.name);
+        } else if (status != WNPU_OK) {
+            fprintf(stderr, "%s=%s: %s\n", info.name, value, error.message);
+            bad = 1;
+        } else if (value[0] == '\0') { /* the pointer is in the structure */
+            bad += memcmp(&p, &standard, sizeof p) == 0;
+            p = standard;
+        }
+        if (memcmp(&p, &standard, sizeof p) != 0) {
+            fprintf(stderr, "%s=%s is not the default\n", info.name, value);
+            return 1;
+        }
+    }
+    return bad;
 }
 
 /* ---- what only a newer header knows ---- */
@@ -574,8 +649,12 @@ int main(int argc, char **argv)
     if (argc < 2) {
         return 1;
     }
+    if (strcmp(argv[1], "--parameters") == 0) {
+        return parameters();
+    }
     fill();
     model_path = argv[argc - 1];
+    whole_only = strcmp(argv[1], "--whole") == 0;
     if (argc == 3) {
         status = wnpu_model_open(&model, model_path, &model_config, &error) != WNPU_OK ||
                  wnpu_session_open(&session, model, &config, NULL, 0, &error) != WNPU_OK;
@@ -583,6 +662,7 @@ int main(int argc, char **argv)
         if (status == 0) {
             t_run("structures of every size", structures);
             t_run("accelerators of every size", accelerator);
+            t_run("reserved fields", reserved_fields);
         }
         wnpu_session_close(session);
         wnpu_model_close(model);
