@@ -357,9 +357,26 @@ static void reply_whisper_cpp(buffer *b, const wnpu_session *session, const requ
 
 /* ---- OpenAI's verbose_json ---- */
 
+/* The segments with their words, which players need there. */
+static void add_with_words(buffer *b, const wnpu_session *session, json segments)
+{
+    const char *cursor = NULL, *from = segments.at;
+    json unused, segment;
+    size_t i;
+    for (i = 0; json_next(segments, &cursor, &unused, &segment); i++) {
+        size_t n = 0;
+        (void)buffer_write(b, from, (size_t)(segment.end - 1 - from));
+        from = segment.end - 1;
+        buffer_text(b, ",\n   \"words\": [");
+        add_words(b, session, i, 0, &n);
+        buffer_text(b, "]");
+    }
+    (void)buffer_write(b, from, (size_t)(segments.end - from));
+}
+
 /* What the library writes as an object, member by member: without segments if only words were asked
  * for. A translation is in English, whatever was spoken. */
-static void add_verbose_members(buffer *b, const request *r, json all)
+static void add_verbose_members(buffer *b, const wnpu_session *session, const request *r, json all)
 {
     const char *cursor = NULL;
     json key, value;
@@ -372,7 +389,9 @@ static void add_verbose_members(buffer *b, const request *r, json all)
         buffer_text(b, n++ > 0 ? ",\n " : "");
         (void)buffer_write(b, key.at, (size_t)(key.end - key.at));
         buffer_text(b, ": ");
-        if (json_is(key, "language") && r->params.task == WNPU_TRANSLATE) {
+        if (json_is(key, "segments") && r->word_list) {
+            add_with_words(b, session, value);
+        } else if (json_is(key, "language") && r->params.task == WNPU_TRANSLATE) {
             buffer_text(b, "\"english\"");
         } else {
             (void)buffer_write(b, value.at, (size_t)(value.end - value.at));
@@ -390,7 +409,7 @@ static void reply_verbose(buffer *b, const wnpu_session *session, const request 
         text.failed || json_parse(&all, text.bytes, text.n, &wrong) != 0) {
         b->failed = 1;
     } else {
-        add_verbose_members(b, r, all);
+        add_verbose_members(b, session, r, all);
         buffer_text(b, ",\n ");
         add_usage(b, session);
         add_extensions(b, r);

@@ -131,7 +131,9 @@ def verbose_json(s):
     timed = json.loads(transcribed("-f", "verbose_json", "--words"))
     same(without_usage(ask("verbose_json")), plain)
     same(without_usage(ask("verbose_json", "segment")), plain)
-    same(without_usage(ask("verbose_json", "word", "segment")), timed)
+    both = without_usage(ask("verbose_json", "word", "segment"))
+    same([w for segment in both["segments"] for w in segment.pop("words")], timed["words"])
+    same(both, timed)
     same(without_usage(ask("verbose_json", "word")),
          {k: v for k, v in timed.items() if k != "segments"})
     same(timed["language"], "english")
@@ -230,16 +232,17 @@ def options():
                 assert -100 <= t["logprob"] <= 0, t
             same("".join(t["token"] for t in answer["logprobs"]).strip(), answer["text"])
         assert "logprobs" not in json.loads(s.text(AUDIO, [("include[]", "x")]))
+        timed = json.loads(transcribed("-f", "verbose_json", "--words"))
         for names in ([("timestamp_granularities[]", "word,segment")],
                       [("timestamp_granularities", "segment, word")]):
-            same(without_usage(s.text(AUDIO, [("response_format", "verbose_json"), *names])),
-                 json.loads(transcribed("-f", "verbose_json", "--words")))
+            got = without_usage(s.text(AUDIO, [("response_format", "verbose_json"), *names]))
+            same((got["words"], len(got["segments"]) > 0), (timed["words"], True))
         for names in ([("timestamp_granularities", '["word", "segment"]')],
                       [("timestamp_granularities[]", '["segment","word"]')],
                       [("timestamp_granularities[0]", "word"),
                        ("timestamp_granularities[1]", "segment")]):
-            same(without_usage(s.text(AUDIO, [("response_format", "verbose_json"), *names])),
-                 json.loads(transcribed("-f", "verbose_json", "--words")))
+            got = without_usage(s.text(AUDIO, [("response_format", "verbose_json"), *names]))
+            same((got["words"], len(got["segments"]) > 0), (timed["words"], True))
         for name in ("auto", "Auto", "null", "None", "undefined", "und"):
             same(json.loads(s.text(AUDIO, [("language", name)]))["text"], joined(transcribed()))
         for fields in ([("chunking_strategy", '{"type": "server_vad", "threshold": 0.8, '
@@ -465,6 +468,7 @@ def errors():
             assert "/etc" not in text and "/dev" not in text and "/tmp" not in text, text
         same(s.post(TRANSCRIPTIONS, AUDIO)[0], 200)
     with Server("--upload-timeout", "3", model=TOY) as s:
+        same(s.post(TRANSCRIPTIONS, wav_file(bytes(26 << 20)))[0], 200)  # more than OpenAI takes
         c = s.connect()  # a body that arrives slowly, and one that does not
         begin, data = time.monotonic(), request(TRANSCRIPTIONS, wav(2))
         for i in range(0, len(data), len(data) // 4):
@@ -1528,6 +1532,43 @@ def realtime_words():
         w.close()
 
 
+def realtime_semantic():
+    """semantic_vad waits less where the text ends a sentence, by its eagerness."""
+    rate, sentence = 16000, next(said(16000))
+    with Server() as s:
+        w = WebSocket(s)
+        for eagerness, told in (("high", "high"), ("auto", "auto"), (None, "auto"), ("low", "low")):
+            more = {"eagerness": eagerness} if eagerness else {}
+            w.send("session.update", session={"turn_detection": {"type": "semantic_vad", **more}})
+            same(w.until("session.updated")[-1]["session"]["audio"]["input"]["turn_detection"],
+                 {"type": "semantic_vad", "eagerness": told})
+        w.send("session.update", session={"turn_detection": {"type": "semantic_vad",
+                                                             "eagerness": "very"}})
+        w.until("error")
+        set_format(w, rate, language="en")
+        for part, include in ((len(sentence), []), (len(sentence) // 5 * 2, []), (len(sentence), [
+                "item.input_audio_transcription.logprobs"])):  # whose text is known at the end
+            drafts, silent, seen = s.metric("drafts_total"), 500, []
+            w.send("session.update", session={"include": include})
+            w.until("session.updated")
+            for piece in pieces(bytes(rate) + sentence[:part // 2 * 2] + bytes(rate), 50):
+                w.append(piece)
+            assert include or wait_for(lambda n=drafts: s.metric("drafts_total") > n, 20) is not None
+            while "input_audio_buffer.speech_stopped" not in seen:
+                w.append(bytes(rate // 10))
+                silent += 50
+                w.send("mark")
+                seen += [e["type"] for e in w.until("error")]
+            text = w.until(COMPLETED)[-1]["transcript"] if COMPLETED not in seen else "."
+            print(f"{text!r} ended after {silent} ms")
+            is_sentence = text[-1:] in (".", "?", "!") and text[-3:] != "..." and not include
+            same((part == len(sentence) and not include) <= is_sentence, True)
+            low, high = (1000, 1300) if is_sentence else (4000, 4300)
+            assert low <= silent <= high, (silent, text)
+        set_format(w, rate, turn_detection={"type": "server_vad"})
+        w.close()
+
+
 def resampled(samples, rate):
     """Samples as a WAV file of their rate."""
     data = wav_file(samples)
@@ -1593,7 +1634,9 @@ def openai():
     text = joined(transcribed())
     same((got["json"], got["deltas"], got["text"]), (text, text, text + "\n"))
     for name in ("srt", "vtt"):
-        same(got[name], transcribed("-f", name))
+        same(got[name], transcribed("-f", name, "--subtitles"))
+    for segment in got["verbose"]["segments"]:
+        segment.pop("words")
     same(without_usage(got["verbose"]), json.loads(transcribed("-f", "verbose_json", "--words")))
     same({t["speaker"] for t in got["diarized"]["segments"]}, {"A"})
     assert got["logprobs"] > 10 and "whisper-1" in got["models"], got
@@ -1601,6 +1644,57 @@ def openai():
     if "realtime" in got:
         words = set(got["realtime"].lower().split())
         assert len(words & set(text.lower().split())) > len(words) / 2, (got["realtime"], text)
+
+
+def node(script, *args):
+    """What a script prints, as JSON."""
+    done = subprocess.run(["node", f"tests/api/{script}", *args], check=False, capture_output=True,
+                          text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def sdks():
+    """Vercel's AI SDK, LangChain, and OpenAI's SDK with the package ws, as far as they are here."""
+    with open(f"{T}/bad.wav", "wb") as file:
+        file.write(b"no audio at all")
+    subprocess.run(["sox", f"{T}/clip.wav", "-r", "24000", "-t", "raw", f"{T}/clip.raw"], check=True)
+    with Server("--api-key", "sesame") as s:
+        got = node("server_sdks.mjs", f"http://127.0.0.1:{s.port}", f"{T}/clip.wav", f"{T}/bad.wav",
+                   f"{T}/clip.raw")
+    text, timed = joined(transcribed()), json.loads(transcribed("-f", "verbose_json", "--words"))
+    print("tried:", *got)
+    assert not os.environ.get("CI") or {"vercel_word", "langchain", "ws"} <= set(got), set(got)
+    if "vercel_word" in got:
+        same(got["vercel_word"], {"text": text, "language": "en", "duration": timed["duration"],
+             "segments": [[w["word"], w["start"], w["end"]] for w in timed["words"]]})
+        same([s[0] for s in got["vercel_segment"]["segments"]],
+             [x["text"] for x in json.loads(transcribed("-f", "verbose_json"))["segments"]])
+        same(got["vercel_error"], 400)
+    if "langchain" in got:
+        same((got["langchain"], got["langchain_error"]), (text, 400))
+    if "ws" in got:
+        words = set(got["ws"].lower().split())
+        assert len(words & set(text.lower().split())) > len(words) / 2, (got["ws"], text)
+
+
+def livekit():
+    """LiveKit's agents: text of each turn before its final text."""
+    samples = b"".join(one + bytes(48000 * 2) for one in said(24000))
+    with open(f"{T}/turns.raw", "wb") as file:
+        file.write(samples)
+    with Server("--api-key", "sesame") as s:
+        events = node("server_livekit.mjs", f"http://127.0.0.1:{s.port}", f"{T}/turns.raw", "5")
+    kinds = [kind for kind, _ in events]
+    same(kinds.count("FINAL_TRANSCRIPT"), 5)
+    interim = []
+    for kind, text in events:
+        if kind == "INTERIM_TRANSCRIPT":
+            interim.append(text)
+        else:
+            assert len(interim) > 1 and len(text.split()) > 3, events
+            assert all(text.startswith(t) for t in interim), events
+            interim = []
 
 
 def spoken(path):
@@ -1656,7 +1750,7 @@ def saved(b, button):
 def browser_text(s, b):
     """The text of T/clip.wav: its words, the player, keys and downloads."""
     want = json.loads(s.text(AUDIO, [("response_format", "verbose_json"), ("language", "en"),
-                                     ("timestamp_granularities", "word")]))
+                                     ("timestamp_granularities", "word,segment")]))
     same(b.run("[...document.querySelectorAll('.word')].map(w => w.textContent)"),
          [w["word"] for w in want["words"]])
     same(b.run("[...document.querySelectorAll('.said')].map(s => s.textContent).join('')").strip(),

@@ -20,7 +20,8 @@ ENGLISH=$(examples/fetch.sh --offline base.en 2>/dev/null)
 SPEECH=$(examples/fetch.sh --offline demo 2>/dev/null)
 TOY=$T/toy.bin
 NODE_MODULES=${NODE_MODULES:-${XDG_CACHE_HOME:-$HOME/.cache}/whisper_npu/node/node_modules}
-export MODEL ENGLISH SPEECH TOY T NODE_MODULES
+LIVEKIT_MODULES=${LIVEKIT_MODULES:-$(dirname "$NODE_MODULES")/livekit/node_modules}
+export MODEL ENGLISH SPEECH TOY T NODE_MODULES LIVEKIT_MODULES
 export WNPU_BUILD="$build"
 
 need() {
@@ -87,6 +88,7 @@ check_spoken() {
 }
 test_realtime_speech() { check_spoken realtime_speech; }
 test_realtime_turns() { check_spoken realtime_turns; }
+test_realtime_semantic() { check_spoken realtime_semantic; }
 test_realtime_words() { check_spoken realtime_words; }
 test_realtime_keys() { check realtime_keys; }
 test_realtime_refused() { check realtime_refused; }
@@ -97,6 +99,14 @@ test_openai() {
         "$(dirname "$NODE_MODULES") openai"; return; }
     check openai
 }
+# check_node NAME DIRECTORY PACKAGE: a test that needs a package of npm
+check_node() {
+    command -v node >/dev/null 2>&1 || { skip "no node"; return; }
+    [ -d "$2/$3" ] || { skip "no $3 in $2; .ci/run has the npm install"; return; }
+    check_spoken "$1"
+}
+test_sdks() { check_node sdks "$NODE_MODULES" openai; }
+test_livekit() { check_node livekit "$LIVEKIT_MODULES" @livekit/agents-plugin-openai; }
 test_frames() { check frames; }
 test_forbidden() { check forbidden; }
 # check_page NAME: a test of server_tests.py that opens the page
@@ -129,7 +139,8 @@ test_containers() {
 for t in ${TEST_SERVER:-formats subtitles aligned models jobs jobs_told tls options languages errors keys listening origins operation threads persistent \
     containers events speakers \
     wyoming wyoming_chunks wyoming_long wyoming_refused realtime realtime_settings realtime_idle realtime_speech \
-    realtime_divided realtime_turns realtime_words realtime_keys realtime_refused openai browser browser_errors together mixed \
+    realtime_divided realtime_turns realtime_words \
+    realtime_semantic realtime_keys realtime_refused openai sdks livekit browser browser_errors together mixed \
     queue disconnect half_closed \
     shutdown cut_short memory long_recordings websockets hostile frames forbidden silent slow_bodies}; do
     t_run test_$t
