@@ -150,25 +150,24 @@ def pairs(simple, traditional):
     return both, back
 
 
+NOTHING = "\u3000"  # a blank of three bytes
+
+
 def words(settled):
-    """Returns (first, second, what they become); NUL: as by itself. A word may settle both."""
+    """Returns (first, second, what they become); NOTHING: as by itself. A word may settle both."""
     found = {}
     for (char, target), of in settled.items():
         for word in of.split():
             assert len(word) == 2 and char in word, word
-            found.setdefault(word, ["\0", "\0"])[word.index(char)] = target
+            found.setdefault(word, [NOTHING, NOTHING])[word.index(char)] = target
     return [(*word, *change) for word, change in sorted(found.items())]
 
 
 def show(name, meaning, flat):
-    width = len(flat[0])
-    line = 5 if width == 2 else 3
-    print(f"/* {meaning} */\nstatic const uint16_t {name}[][{width}] = {{")
-    for i in range(0, len(flat), line):
-        print("    " + ", ".join("{" + ",".join(f"0x{ord(c):x}" for c in entry) + "}"
-                                 for entry in flat[i:i + line]) +
-              ("," if i + line < len(flat) else ""))
-    print("};\n")
+    line = 46 // len(flat[0])  # TK_ROW is three times that, and a NUL
+    rows = ["".join(map("".join, flat[i:i + line])) for i in range(0, len(flat), line)]
+    print(f"/* {meaning} */\nstatic const char {name}[][TK_ROW] = {{")
+    print(",\n".join(f'    "{row}"' for row in rows) + "\n};\n")
 
 
 def main():
@@ -179,8 +178,8 @@ def main():
     show("tk_shared_hans", "Characters of both scripts, and what they stand for in simplified text.",
          list(zip(SHARED_HANS, SHARED_HANT)))
     show("tk_shared_hant", "The same in traditional text.", list(SHARED_BACK.items()))
-    show("tk_words_hant", "Simplified words, and what their characters become; 0: what they are by "
-         "themselves.", words(WORDS))
+    show("tk_words_hant", "Simplified words, and what their characters become; a blank: what they "
+         "are by themselves.", words(WORDS))
     show("tk_words_hans", "Traditional words in the same way.", words(WORDS_BACK))
 
 
