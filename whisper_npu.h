@@ -54,8 +54,7 @@
  *
  * Chapters: status and errors; memory and logging; instruction sets; models; tokens and languages;
  * audio; results; sessions; runs; live audio; reading results; output formats; self-test. Then, for
- * machines with an NPU only: accelerator interface; AMD XDNA accelerator (npu_amdxdna.c). Last:
- * renaming the functions (WNPU_PREFIX).
+ * machines with an NPU only: accelerator interface; AMD XDNA accelerator (npu_amdxdna.c).
  *
  * THE CONTRACT
  *
@@ -115,19 +114,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The last chapter renames the functions, and must be read before they are declared. */
-#ifdef WNPU_PREFIX
-#define WNPU_READ_RENAMES
-#include "whisper_npu.h"
-#undef WNPU_READ_RENAMES
-#endif
-
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* Put before the declaration and the definition of each public function, for example
- * -DWNPU_API=static or an attribute for visibility. */
+ * -DWNPU_API=static or an attribute for visibility.
+ *
+ * For two copies of the library in one program, this writes a header with other names for the
+ * functions of one copy. Compile that copy and its callers with "-include acme.h". They still call
+ * wnpu_transcribe(); the linker sees acme_transcribe(). Types and constants keep their names.
+ *
+ *     sed -n 's|^WNPU_API.*[ *]wnpu_\([^ (]*\)(.*|#define wnpu_\1 acme_\1|p' whisper_npu.h >acme.h
+ */
 #ifndef WNPU_API
 #define WNPU_API
 #endif
@@ -1949,110 +1948,3 @@ WNPU_API const char *wnpu_amdxdna_cause_name(int cause);
 }
 #endif
 #endif /* WHISPER_NPU_H */
-
-/* ================================================================ renaming the functions ====
- *
- * For two copies of the library in one program: compile one copy and all its callers with, for
- * example, -DWNPU_PREFIX=acme_, and for the linker the functions are named acme_transcribe() and so
- * on. Source code continues to call wnpu_transcribe(); types and constants keep their names.
- *
- * This chapter is outside the include guard: this file reads it first by including itself, and
- * ignores it otherwise. In that case the file must be named whisper_npu.h.
- */
-#ifdef WNPU_READ_RENAMES
-#define WNPU_JOIN(prefix, name) prefix##name
-#define WNPU_RENAMED(prefix, name) WNPU_JOIN(prefix, name)
-#define wnpu_version             WNPU_RENAMED(WNPU_PREFIX, version)
-#define wnpu_strerror            WNPU_RENAMED(WNPU_PREFIX, strerror)
-#define wnpu_isa_available       WNPU_RENAMED(WNPU_PREFIX, isa_available)
-#define wnpu_isa_name            WNPU_RENAMED(WNPU_PREFIX, isa_name)
-#define wnpu_isa_from_name       WNPU_RENAMED(WNPU_PREFIX, isa_from_name)
-#define wnpu_model_config_init   WNPU_RENAMED(WNPU_PREFIX, model_config_init)
-#define wnpu_model_open          WNPU_RENAMED(WNPU_PREFIX, model_open)
-#define wnpu_model_open_memory   WNPU_RENAMED(WNPU_PREFIX, model_open_memory)
-#define wnpu_model_open_static   WNPU_RENAMED(WNPU_PREFIX, model_open_static)
-#define wnpu_model_open_source   WNPU_RENAMED(WNPU_PREFIX, model_open_source)
-#define wnpu_model_measure       WNPU_RENAMED(WNPU_PREFIX, model_measure)
-#define wnpu_model_measure_source WNPU_RENAMED(WNPU_PREFIX, model_measure_source)
-#define wnpu_model_close         WNPU_RENAMED(WNPU_PREFIX, model_close)
-#define wnpu_model_verify        WNPU_RENAMED(WNPU_PREFIX, model_verify)
-#define wnpu_model_save          WNPU_RENAMED(WNPU_PREFIX, model_save)
-#define wnpu_model_get_info      WNPU_RENAMED(WNPU_PREFIX, model_get_info)
-#define wnpu_language_count      WNPU_RENAMED(WNPU_PREFIX, language_count)
-#define wnpu_language_code       WNPU_RENAMED(WNPU_PREFIX, language_code)
-#define wnpu_language_name       WNPU_RENAMED(WNPU_PREFIX, language_name)
-#define wnpu_language_id         WNPU_RENAMED(WNPU_PREFIX, language_id)
-#define wnpu_language_script     WNPU_RENAMED(WNPU_PREFIX, language_script)
-#define wnpu_token_text          WNPU_RENAMED(WNPU_PREFIX, token_text)
-#define wnpu_tokenize            WNPU_RENAMED(WNPU_PREFIX, tokenize)
-#define wnpu_audio_init          WNPU_RENAMED(WNPU_PREFIX, audio_init)
-#define wnpu_frame_bytes         WNPU_RENAMED(WNPU_PREFIX, frame_bytes)
-#define wnpu_wav_open            WNPU_RENAMED(WNPU_PREFIX, wav_open)
-#define wnpu_wav_reader_init     WNPU_RENAMED(WNPU_PREFIX, wav_reader_init)
-#define wnpu_wav_reader_open     WNPU_RENAMED(WNPU_PREFIX, wav_reader_open)
-#define wnpu_config_init         WNPU_RENAMED(WNPU_PREFIX, config_init)
-#define wnpu_default_threads     WNPU_RENAMED(WNPU_PREFIX, default_threads)
-#define wnpu_session_size        WNPU_RENAMED(WNPU_PREFIX, session_size)
-#define wnpu_session_accel_bytes WNPU_RENAMED(WNPU_PREFIX, session_accel_bytes)
-#define wnpu_model_products      WNPU_RENAMED(WNPU_PREFIX, model_products)
-#define wnpu_session_open        WNPU_RENAMED(WNPU_PREFIX, session_open)
-#define wnpu_session_close       WNPU_RENAMED(WNPU_PREFIX, session_close)
-#define wnpu_reset               WNPU_RENAMED(WNPU_PREFIX, reset)
-#define wnpu_cancel              WNPU_RENAMED(WNPU_PREFIX, cancel)
-#define wnpu_session_error       WNPU_RENAMED(WNPU_PREFIX, session_error)
-#define wnpu_params_init         WNPU_RENAMED(WNPU_PREFIX, params_init)
-#define wnpu_param_info          WNPU_RENAMED(WNPU_PREFIX, param_info)
-#define wnpu_params_set          WNPU_RENAMED(WNPU_PREFIX, params_set)
-#define wnpu_transcribe          WNPU_RENAMED(WNPU_PREFIX, transcribe)
-#define wnpu_resume              WNPU_RENAMED(WNPU_PREFIX, resume)
-#define wnpu_get_position        WNPU_RENAMED(WNPU_PREFIX, get_position)
-#define wnpu_snapshot_size       WNPU_RENAMED(WNPU_PREFIX, snapshot_size)
-#define wnpu_snapshot_most       WNPU_RENAMED(WNPU_PREFIX, snapshot_most)
-#define wnpu_snapshot            WNPU_RENAMED(WNPU_PREFIX, snapshot)
-#define wnpu_restore             WNPU_RENAMED(WNPU_PREFIX, restore)
-#define wnpu_detect_language     WNPU_RENAMED(WNPU_PREFIX, detect_language)
-#define wnpu_get_languages       WNPU_RENAMED(WNPU_PREFIX, get_languages)
-#define wnpu_choose              WNPU_RENAMED(WNPU_PREFIX, choose)
-#define wnpu_detect_speech       WNPU_RENAMED(WNPU_PREFIX, detect_speech)
-#define wnpu_stream_options_init WNPU_RENAMED(WNPU_PREFIX, stream_options_init)
-#define wnpu_stream_params_init  WNPU_RENAMED(WNPU_PREFIX, stream_params_init)
-#define wnpu_stream_begin        WNPU_RENAMED(WNPU_PREFIX, stream_begin)
-#define wnpu_stream_push         WNPU_RENAMED(WNPU_PREFIX, stream_push)
-#define wnpu_stream_room         WNPU_RENAMED(WNPU_PREFIX, stream_room)
-#define wnpu_stream_step         WNPU_RENAMED(WNPU_PREFIX, stream_step)
-#define wnpu_stream_end          WNPU_RENAMED(WNPU_PREFIX, stream_end)
-#define wnpu_stream_finish       WNPU_RENAMED(WNPU_PREFIX, stream_finish)
-#define wnpu_stream_resume       WNPU_RENAMED(WNPU_PREFIX, stream_resume)
-#define wnpu_get_live            WNPU_RENAMED(WNPU_PREFIX, get_live)
-#define wnpu_segment_count       WNPU_RENAMED(WNPU_PREFIX, segment_count)
-#define wnpu_get_segment_sized   WNPU_RENAMED(WNPU_PREFIX, get_segment_sized)
-#define wnpu_word_count          WNPU_RENAMED(WNPU_PREFIX, word_count)
-#define wnpu_get_word            WNPU_RENAMED(WNPU_PREFIX, get_word)
-#define wnpu_speech_span_count   WNPU_RENAMED(WNPU_PREFIX, speech_span_count)
-#define wnpu_get_speech_span     WNPU_RENAMED(WNPU_PREFIX, get_speech_span)
-#define wnpu_ledger_count        WNPU_RENAMED(WNPU_PREFIX, ledger_count)
-#define wnpu_get_ledger_span     WNPU_RENAMED(WNPU_PREFIX, get_ledger_span)
-#define wnpu_ledger_reason_name  WNPU_RENAMED(WNPU_PREFIX, ledger_reason_name)
-#define wnpu_get_stats           WNPU_RENAMED(WNPU_PREFIX, get_stats)
-#define wnpu_get_memory          WNPU_RENAMED(WNPU_PREFIX, get_memory)
-#define wnpu_get_accel_stats     WNPU_RENAMED(WNPU_PREFIX, get_accel_stats)
-#define wnpu_get_accel_stage     WNPU_RENAMED(WNPU_PREFIX, get_accel_stage)
-#define wnpu_align               WNPU_RENAMED(WNPU_PREFIX, align)
-#define wnpu_format_name         WNPU_RENAMED(WNPU_PREFIX, format_name)
-#define wnpu_format_from_name    WNPU_RENAMED(WNPU_PREFIX, format_from_name)
-#define wnpu_get_format          WNPU_RENAMED(WNPU_PREFIX, get_format)
-#define wnpu_write               WNPU_RENAMED(WNPU_PREFIX, write)
-#define wnpu_write_options_init  WNPU_RENAMED(WNPU_PREFIX, write_options_init)
-#define wnpu_write_options_subtitles WNPU_RENAMED(WNPU_PREFIX, write_options_subtitles)
-#define wnpu_write_wants_words   WNPU_RENAMED(WNPU_PREFIX, write_wants_words)
-#define wnpu_write_with          WNPU_RENAMED(WNPU_PREFIX, write_with)
-#define wnpu_write_json_string   WNPU_RENAMED(WNPU_PREFIX, write_json_string)
-#define wnpu_self_test           WNPU_RENAMED(WNPU_PREFIX, self_test)
-#define wnpu_amdxdna_config_init WNPU_RENAMED(WNPU_PREFIX, amdxdna_config_init)
-#define wnpu_amdxdna_memory      WNPU_RENAMED(WNPU_PREFIX, amdxdna_memory)
-#define wnpu_amdxdna_open        WNPU_RENAMED(WNPU_PREFIX, amdxdna_open)
-#define wnpu_amdxdna_cycles      WNPU_RENAMED(WNPU_PREFIX, amdxdna_cycles)
-#define wnpu_amdxdna_close       WNPU_RENAMED(WNPU_PREFIX, amdxdna_close)
-#define wnpu_amdxdna_diagnose    WNPU_RENAMED(WNPU_PREFIX, amdxdna_diagnose)
-#define wnpu_amdxdna_cause_name  WNPU_RENAMED(WNPU_PREFIX, amdxdna_cause_name)
-#endif

@@ -81,7 +81,8 @@ test_meson() {
 # shellcheck disable=SC2086
 test_two_copies() {
     for p in one other; do
-        flags="$warnings -DWNPU_PREFIX=${p}_ -Ithird_party"
+        (cd third_party && renames $p)
+        flags="$warnings -include $T/$p.h -Ithird_party"
         try $fast $flags -c third_party/whisper_npu.c -o $p.o &&
             try $fast $flags -DOTHER_COPY=${p}_hears -c src/app.c -o app_$p.o || return
         nm -g --defined-only $p.o | awk 'NF > 1 { print $NF }' >"$T/names"

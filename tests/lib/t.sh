@@ -103,6 +103,12 @@ have() {
     done
 }
 
+# renames PREFIX: $T/PREFIX.h, by the command that whisper_npu.h has for two copies in a program.
+renames() {
+    eval "$(sed -n 's/^ \* *\(sed -n .*whisper_npu.h\) >acme.h$/\1/p' whisper_npu.h)" |
+        sed "s/ acme_/ $1_/" >"$T/$1.h"
+}
+
 # try COMMAND...: fails with its first complaints.
 try() {
     "$@" >"$T/log" 2>&1 && return
