@@ -42,6 +42,7 @@
 #   make abi           write down the layouts that are kept, after fields were added to public
 #                      structures or to what snapshots contain
 #   make outline       the sections of the library's sources: first line, lines, functions
+#   make measures      how entangled whisper_npu.c is, in numbers: see tests/lib/measures.awk
 #   make sections      each of them as a file of its own in build/sections, for reading: some tools
 #                      refuse whisper_npu.c for its size
 #   make accuracy SPEECH=DIR  word error rates on recordings of yours, see tests/speech/accuracy.sh
@@ -126,7 +127,7 @@ vpath wer.c tests/speech
 vpath judge_voices.c tests/speech
 
 .PHONY: all tests demo models test test-npu npu-code check-long npu-estimate test-asan test-tsan \
-    test-aarch64 windows browser abi outline sections matrix fuzz check-symbols shared install uninstall \
+    test-aarch64 windows browser abi outline measures sections matrix fuzz check-symbols shared install uninstall \
     bench bench-live bench-browser bench-server bench-plot cpu-estimate \
     accuracy fidelity clean FORCE
 .DELETE_ON_ERROR:
@@ -530,6 +531,12 @@ abi:
 
 outline:
 	@awk -f tests/lib/outline.awk $(wildcard whisper_npu.c npu_amdxdna.c)
+
+measures:
+	@awk -v owners=1 -f tests/lib/outline.awk whisper_npu.c | grep '^whole'
+	@awk -f tests/lib/measures.awk whisper_npu.c
+	@for f in wi_run_window wi_confirm; do \
+	    awk -v walk=$$f -f tests/lib/outline.awk whisper_npu.c || exit 1; done
 
 sections: | $(B)
 	rm -rf "$(BUILD)/sections"

@@ -107,6 +107,32 @@
  *             bytes; log-probabilities are natural logarithms. A probability is in 0..1. A range
  *             a..b includes both ends. A value in [brackets] is the default.
  * Text        Valid UTF-8, never ending inside a character, and NUL-terminated.
+ *
+ * TASKS
+ *
+ * A recording         wnpu_model_open(), wnpu_session_open(); wnpu_wav_reader_open(), or the fields
+ *                     of a wnpu_audio; wnpu_transcribe(); wnpu_get_segment()
+ * Options of a run    wnpu_params_init(), then fields or wnpu_params_set(); wnpu_param_info()
+ * Text meanwhile      on_segment or on_token of wnpu_params, called during the run
+ * Live sound          stream_bytes of wnpu_config; wnpu_stream_begin(), wnpu_stream_push(),
+ *                     wnpu_stream_step(), wnpu_stream_finish(); tentative text: wnpu_get_live()
+ * Times of words      words of wnpu_params; wnpu_word_count(), wnpu_get_word()
+ * A file of a format  wnpu_write(); which there are: wnpu_get_format()
+ * Subtitles           wnpu_write_options_subtitles(); before the run wnpu_write_wants_words();
+ *                     wnpu_write_with()
+ * A given text        a run with words; wnpu_align(), then the lines are the segments
+ * One of some phrases wnpu_choose()
+ * The language        wnpu_detect_language(), or after a run wnpu_get_languages()
+ * Where speech is     wnpu_detect_speech(), or after a run wnpu_get_speech_span()
+ * What was missed     wnpu_get_ledger_span(), if a run returns WNPU_INCOMPLETE
+ * Stop and continue   wnpu_cancel(); wnpu_resume() from wnpu_get_position()
+ * Continue elsewhere  wnpu_snapshot_size(), wnpu_snapshot(); wnpu_restore(), then wnpu_resume() or
+ *                     wnpu_stream_resume()
+ * Memory beforehand   wnpu_model_measure(), wnpu_session_size()
+ * Memory of yours     wnpu_session_open() in a block, wnpu_model_open_static(); wnpu_allocator
+ * Threads of yours    parallel_for of wnpu_config and wnpu_model_config
+ * Open quickly        wnpu_model_save() once; the pack that it writes is opened like any model
+ * An AMD NPU          wnpu_amdxdna_open(), accel of wnpu_config; wnpu_amdxdna_diagnose()
  */
 #ifndef WHISPER_NPU_H
 #define WHISPER_NPU_H

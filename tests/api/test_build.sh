@@ -346,6 +346,33 @@ test_owners() {
 }
 
 # make outline lists every section with its lines and functions.
+# Writes of what a decoding reads are few; and what make measures counts is found.
+test_measures() {
+    n=$(awk -f tests/lib/measures.awk whisper_npu.c | sed -n 's/^inputs //p')
+    [ "$n" -le 12 ] || fail "$n writes of a decoding's inputs outside their owners, at most 12 should"
+    cat >"$T/measured.c" <<'END'
+/* =====
+ * 30. aw_  the audio window
+ * ===== */
+static int aw_own(ru_audio *a, int b, int c, int d, int e, const char *f)
+{
+    a->content = 500; /* e->positions = 1 */
+    return b < 500 && c > WI_LEAST_MS && 0.5f > d && d < 0.5f && e < 5;
+}
+/* =====
+ * 33. wi_  a window
+ * ===== */
+static int wi_other(ru_run *r, void (*f)(int, int, int, int, int))
+{
+    r->audio.content = 1;
+    r->engine.positions = r->audio.content == 5;
+    status = status == WNPU_OK ? f("r->engine.positions = 1") : status;
+}
+END
+    awk -f tests/lib/measures.awk "$T/measured.c" | tr '\n' ' ' >"$T/out"
+    [ "$(cat "$T/out")" = "inputs 2 chains 1 wide 1 rules 1 thresholds 3 " ] || fail "$(cat "$T/out")"
+}
+
 test_outline() {
     ${MAKE:-make} -s outline >"$T/out" 2>"$T/log" || fail "make outline: $(head -n 3 "$T/log")"
     # shellcheck disable=SC2086
@@ -421,6 +448,12 @@ test_header_example() {
         fail "whisper_npu.h and examples/minimal.c differ: $(head -n 5 "$T/differ")"
     [ "$(grep -n '^ \* THE CONTRACT' whisper_npu.h | cut -d : -f 1)" -le 60 ] ||
         fail "the example is not on the first screen"
+    # The tasks name what there is.
+    sed -n '/^ \* TASKS$/,/^ \*\//p' whisper_npu.h | grep -o 'wnpu_[a-z_]*' | sort -u >"$T/named"
+    [ "$(wc -l <"$T/named")" -gt 30 ] || fail "few functions for tasks"
+    while read -r name; do
+        sed 1,150d whisper_npu.h | grep -q "[ *(]$name[( ;]\|define $name(" || fail "no $name"
+    done <"$T/named"
     for c in 'gcc -std=c99' 'clang -std=c11' 'g++ -x c++ -std=c++11'; do
         command -v "${c%% *}" >/dev/null 2>&1 || continue
         # shellcheck disable=SC2086 # several words are wanted
@@ -450,14 +483,13 @@ test_prefix() {
 # The README's snippets compile as they are, with declarations around them, and the first reads a WAV
 # file by the library.
 test_readme_snippets() {
+    awk '/^```/ { n++; next } n == 1' README.md >"$T/first.c"
+    sed -n '/^#include/,$p' examples/minimal.c | diff - "$T/first.c" >"$T/differ" ||
+        fail "README.md and examples/minimal.c differ: $(head -n 5 "$T/differ")"
     {
         printf '%s\n' '#include "whisper_npu.h"' '#include <stdio.h>' \
-            'int complain(const char *why); int record(short *samples, int n);' \
-            'int whole(const void *file, size_t size); int live(wnpu_session *session);' \
-            'int whole(const void *file, size_t size) {' 'wnpu_model *model; wnpu_session *session;' \
-            'wnpu_audio audio; wnpu_segment segment; wnpu_error error; size_t i; int status;'
-        awk '/^```/ { n++; next } n == 1' README.md
-        printf '%s\n' 'return 0; }' 'int live(wnpu_session *session) {' \
+            'int record(short *samples, int n); int live(wnpu_session *session);' \
+            'int live(wnpu_session *session) {' \
             'short samples[1600]; wnpu_segment segment; size_t n = 0;'
         awk '/^```/ { n++; next } n == 3' README.md
         echo 'return 0; }'
@@ -466,7 +498,6 @@ test_readme_snippets() {
         $c -std=c99 -Wall -Wextra -Werror -I. -fsyntax-only "$T/readme.c" 2>"$T/log" ||
             fail "$c: $(head -n 5 "$T/log")"
     done
-    sed '/^int live/q' "$T/readme.c" | grep -q wnpu_wav_open || fail "nobody knows where samples are"
 }
 
 # As long as the documents say.
@@ -474,7 +505,7 @@ test_minimal_is_short() {
     for file in minimal.c:45 live.c:67; do
         [ "$(wc -l <"examples/${file%:*}")" -eq "${file#*:}" ] || fail "not ${file#*:} lines: ${file%:*}"
     done
-    tr '\n' ' ' <README.md | grep -q 'handling in 45 and 67 lines' || fail "README.md has other numbers"
+    grep -q 'live sound in 67 lines' README.md || fail "README.md has another number"
     grep -q 'in 45 lines of C' examples/README.md && grep -q 'in 67 lines' examples/README.md ||
         fail "examples/README.md has other numbers"
 }
@@ -664,7 +695,7 @@ if [ -n "${WNPU_SANITIZED-}" ]; then
 fi
 for t in plain_c99 old_posix no_warnings npu switches no_os renamed no_fast_math \
     no_other_compiler header_is_cxx header_is_c99 symbols calls registers lines functions contents \
-    marks order owners outline new_format header_example prefix readme_snippets minimal_is_short top_level links \
+    marks order owners measures outline new_format header_example prefix readme_snippets minimal_is_short top_level links \
     make_remakes make_says_what_is_missing make_spaces make_elsewhere; do
     t_run test_$t
 done
