@@ -521,7 +521,7 @@ test_top_level() {
 
 # Files that the documents link to exist.
 test_links() {
-    for f in README.md examples/README.md examples/*/README.md tests/*.md tests/*/README.md; do
+    for f in README.md examples/README.md examples/*/*.md tests/*.md tests/*/README.md; do
         grep -oE '\]\([^)#]+' "$f" | sed 's/^](//' | grep -v '^https*:' | while read -r to; do
             [ -e "$(dirname "$f")/$to" ] || echo "$f: $to"
         done

@@ -74,8 +74,8 @@ test_help() {
 # What --help, the documents and wnpu_params know is the same.
 # shellcheck disable=SC2086 # several words are wanted
 test_readme() {
-    documents='examples/README.md examples/transcribe/README.md examples/pack/README.md
-        examples/npu_doctor/README.md examples/browser/README.md'
+    documents='examples/README.md examples/transcribe/README.md examples/transcribe/GUIDE.md
+        examples/pack/README.md examples/npu_doctor/README.md examples/browser/README.md'
     "$transcribe" --help | grep -oE -- '--[a-z][a-z-]+' | sort -u >"$T/help"
     grep -ohE -- '--[a-z][a-z-]+' README.md $documents | sort -u >"$T/readme"
     # Options of other programs are left out.
