@@ -2,7 +2,7 @@
  * server.c - speech to text for programs that speak the protocol of OpenAI's API, of whisper.cpp's
  * server, or of whisper-asr-webservice. See --help and README.md.
  *
- *     make build/server_page.h
+ *     make build/server_page.h build/server_openapi.h
  *     cc -DNO_NPU -I. -Ibuild examples/server/[a-z]*.c examples/kit/[a-z]*.c \
  *        whisper_npu.c -o server -lcivetweb -ldl -lm -lpthread
  *
@@ -45,7 +45,7 @@ enum { EXIT_USAGE = 1, EXIT_MODEL = 2, EXIT_LISTEN = 3, EXIT_OTHER = 6, EXIT_NPU
 typedef struct server_options {
     const char *npu, *name, *certificate, *tls_key;
     int n_models;
-    char listen[ADDRESS_SIZE], wyoming[ADDRESS_SIZE], key[256];
+    char listen[ADDRESS_SIZE], wyoming[ADDRESS_SIZE];
     long sessions, queue, threads, idle_s, max_mb, max_minutes, upload_s, timeout_s, grace_s;
     long connections, jobs, keep_s, drain_s;
     const char *node;
@@ -65,26 +65,40 @@ static int complain(int code, const char *format, ...)
 
 /* ---- options ---- */
 
+static int add_key(server_options *o, const char *secret)
+{
+    char why[128];
+    return keys_add(&o->http.keys, "", secret, why) == 0
+               ? 0 : complain(EXIT_USAGE, "--api-key: %s", why);
+}
+
 /* The key itself, or the first line of the file after "@". */
 static int read_key(void *options, char *value)
 {
     server_options *o = options;
+    char line[KEYS_SECRET_MOST + 3] = "";
     FILE *file;
-    o->http.api_key = o->key;
     if (value[0] != '@') {
-        (void)snprintf(o->key, sizeof o->key, "%s", value);
+        int failed = add_key(o, value);
         memset(value, '*', strlen(value)); /* not in the list of processes */
-        return strlen(value) < sizeof o->key ? 0 : complain(EXIT_USAGE, "--api-key is too long");
+        return failed;
     }
     file = fopen(value + 1, "r");
-    if (file == NULL || fgets(o->key, sizeof o->key, file) == NULL) {
+    if (file == NULL || fgets(line, sizeof line, file) == NULL) {
         (void)complain(0, "--api-key: %s: %s", value + 1, strerror(errno));
     }
     if (file != NULL) {
         (void)fclose(file);
     }
-    o->key[strcspn(o->key, "\r\n")] = '\0';
-    return o->key[0] != '\0' ? 0 : complain(EXIT_USAGE, "--api-key: the key is empty");
+    line[strcspn(line, " \t\r\n")] = '\0';
+    return add_key(o, line);
+}
+
+static int read_keys(void *options, char *value)
+{
+    char why[128];
+    return keys_read(&((server_options *)options)->http.keys, value, why) == 0
+               ? 0 : complain(EXIT_USAGE, "--keys: %s: %s", value, why);
 }
 
 static int set_parameter(void *options, char *pair)
@@ -202,6 +216,9 @@ static const args_row rows[] = {
          "keys"},
     {.name = "api-key", .value = "KEY", .take = read_key,
      .meaning = "ask clients for this key, as Bearer token; @FILE reads it from a file"},
+    {.name = "keys", .value = "FILE", .take = read_keys,
+     .meaning = "ask for one of several keys: lines NAME KEY. Each may have its share of the queue "
+         "beside the sessions; the log has its name"},
     {.name = "certificate", .value = "FILE", ARGS_TEXT_AT(server_options, certificate),
      .meaning = "serve HTTPS, with this certificate and its chain (PEM); a new one at its place is "
          "noticed, and SIGHUP reads it anew. Needs OpenSSL"},
@@ -443,6 +460,7 @@ static int start(server_options *o, service *s)
     h->write_ms = 60000;
     h->work_ms = o->timeout_s * 1000;
     h->stall_ms = 30000;
+    h->key_share = (int)(o->sessions + o->queue / (h->keys.n > 0 ? h->keys.n : 1));
     h->max_beams = (int)o->config.max_beams;
     h->connections = (int)(o->connections > 0 ? o->connections : o->sessions + o->queue + 16);
     start_jobs(o);

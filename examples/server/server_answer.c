@@ -36,6 +36,7 @@ void exchange_begin(connection *conn, exchange *x, int crowded)
     x->keep = !crowded && is_persistent(conn);
     x->audio_ms = x->queued_ms = -1;
     x->reason[0] = '\0';
+    x->key = "";
     mg_set_user_connection_data(conn, x);
 }
 
@@ -64,33 +65,20 @@ void answer_close(connection *conn)
     }
 }
 
-/* Whether a header's value is a secret, with blanks around it. */
-static int is_key(const char *given, const char *secret)
-{
-    char key[512];
-    size_t n;
-    given += strspn(given, " \t");
-    n = strlen(given);
-    while (n > 0 && (given[n - 1] == ' ' || given[n - 1] == '\t')) {
-        n--;
-    }
-    (void)snprintf(key, sizeof key, "%.*s", n < sizeof key ? (int)n : 0, given);
-    return request_same_secret(key, secret);
-}
-
-int answer_has_key(const connection *conn)
+int answer_find_key(const connection *conn)
 {
     static const char *const names[] = {"api-key", "X-API-Key"};
-    const char *secret = http_options_of(conn)->api_key;
+    const keys *k = &http_options_of(conn)->keys;
     const char *given = mg_get_header(conn, "Authorization");
-    int has = secret == NULL ||
-              (given != NULL && strncasecmp(given, "Bearer ", 7) == 0 && is_key(given + 7, secret));
     size_t i;
-    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+    int found = k->n == 0 ? 0
+              : given != NULL && strncasecmp(given, "Bearer ", 7) == 0 ? keys_find(k, given + 7)
+                                                                       : -1;
+    for (i = 0; found < 0 && i < sizeof names / sizeof names[0]; i++) {
         given = mg_get_header(conn, names[i]);
-        has |= given != NULL && secret != NULL && is_key(given, secret);
+        found = given != NULL ? keys_find(k, given) : -1;
     }
-    return has;
+    return found;
 }
 
 /* Whether a page may send requests: one of this server, or of the site that --cors names. */
@@ -155,13 +143,13 @@ const char *answer_distrusts(const connection *conn)
      * do not ask before they connect. */
     given = given != NULL ? given : mg_get_header(conn, "api-key");
     given = given != NULL ? given : mg_get_header(conn, "X-API-Key");
-    if (o->api_key != NULL && given != NULL && !is_socket) {
+    if (o->keys.n > 0 && given != NULL && !is_socket) {
         return NULL;
     }
     if (origin != NULL && !is_own_page(o, origin, host)) {
         return "pages of this origin may not use this server; see --cors";
     }
-    if (o->api_key == NULL && host != NULL && !is_own_name(o, host) && !is_local_program(conn) &&
+    if (o->keys.n == 0 && host != NULL && !is_own_name(o, host) && !is_local_program(conn) &&
         (o->cors == NULL || strcmp(o->cors, "*") != 0)) {
         return "this server is not known by this name; see --host";
     }
@@ -189,6 +177,7 @@ static const char *reason_of(int status)
     case 408: return "Request Timeout";
     case 411: return "Length Required";
     case 413: return "Content Too Large";
+    case 429: return "Too Many Requests";
     case 426: return "Upgrade Required";
     case 503: return "Service Unavailable";
     case 504: return "Gateway Timeout";
@@ -240,7 +229,7 @@ void answer_head(connection *conn, buffer *head, int status, const char *type)
                      "X-Warning\r\nVary: Origin\r\n",
                      cors);
     }
-    if (status == 503) {
+    if (status == 503 || status == 429) {
         buffer_print(head, "Retry-After: %d\r\n", pool_retry_after());
     }
     if (status == 401) {

@@ -19,6 +19,7 @@ typedef struct exchange {
     int64_t audio_ms, queued_ms; /* for the log, see server_log.h */
     client_info client;
     char reason[256];
+    const char *key;          /* the name of the key that the request has; "" for none */
 } exchange;
 
 /* Begin and end of a request. crowded: close the connection behind the answer. Between the two,
@@ -34,8 +35,9 @@ void answer_close(connection *conn);
  * given our address. */
 const char *answer_distrusts(const connection *conn);
 
-/* Whether a request has the key, in one of the headers that clients use, or none is asked for. */
-int answer_has_key(const connection *conn);
+/* The number of the key that a request has, in one of the headers that clients use; 0 if none is
+ * asked for, -1 if it has none. */
+int answer_find_key(const connection *conn);
 int has_method(const connection *conn, const char *method);
 
 /* Begins an answer: status line and the headers that all have. Before exchange_begin(), or without

@@ -36,6 +36,11 @@ static const char page[] = {
 #include "server_page.h"
 };
 
+/* The document at "/openapi.json", in the same way. */
+static const char openapi[] = {
+#include "server_openapi.h"
+};
+
 static http_server *server_of(const connection *conn)
 {
     return mg_get_user_context_data(conn);
@@ -331,7 +336,7 @@ static int answer_job(connection *conn, job *j, listener *l)
     if (j->http_status != 200) {
         return answer_error(conn, j->request->api, j->http_status, j->message, j->param);
     }
-    answer_head(conn, &head, 200, j->kind == JOB_DETECT_LANGUAGE ? "application/json"
+    answer_head(conn, &head, 200, j->kind != JOB_TRANSCRIBE ? "application/json"
                                       : reply_type(j->request));
     if (j->warning[0] != '\0' || j->request->warning[0] != '\0') {
         char both[JOB_WARNINGS_SIZE];
@@ -521,6 +526,11 @@ static int serve_detect_language(connection *conn, watch *w)
     return serve_upload(conn, w, API_ASR, JOB_DETECT_LANGUAGE, WNPU_TRANSCRIBE);
 }
 
+static int serve_speech(connection *conn, watch *w)
+{
+    return serve_upload(conn, w, API_SPEECH, JOB_DETECT_SPEECH, WNPU_TRANSCRIBE);
+}
+
 static int serve_health(connection *conn, watch *w)
 {
     const http_options *o = http_options_of(conn);
@@ -600,6 +610,12 @@ static int serve_page(connection *conn, watch *w)
                 "frame-ancestors 'none'\r\nReferrer-Policy: no-referrer\r\n");
     answer_send(conn, &head, page, sizeof page);
     return 200;
+}
+
+static int serve_openapi(connection *conn, watch *w)
+{
+    (void)w;
+    return answer(conn, 200, "application/json", openapi, sizeof openapi);
 }
 
 #define OPENAI_MODEL "whisper-1"
@@ -695,6 +711,7 @@ static const endpoint endpoints[] = {
     {"/", 0, "GET", 1, API_OPENAI, serve_page},
     {"/v1/audio/transcriptions", 0, "POST", 0, API_OPENAI, serve_transcriptions},
     {"/v1/audio/translations", 0, "POST", 0, API_OPENAI, serve_translations},
+    {"/v1/audio/speech/timestamps", 0, "POST", 0, API_SPEECH, serve_speech},
     {"/v1/models", 1, "GET", 0, API_OPENAI, serve_models},
     {JOBS_PATH, DELETED_BELOW, "GET", 0, API_OPENAI, serve_jobs},
     {"/v1/languages", 0, "GET", 0, API_OPENAI, serve_languages},
@@ -703,6 +720,7 @@ static const endpoint endpoints[] = {
     {"/asr", 0, "POST", 0, API_ASR, serve_asr},
     {"/detect-language", 0, "POST", 0, API_ASR, serve_detect_language},
     {"/health", 0, "GET", 1, API_OPENAI, serve_health},
+    {"/openapi.json", 0, "GET", 1, API_OPENAI, serve_openapi},
     {"/ready", 0, "GET", 1, API_OPENAI, serve_ready},
     {"/metrics", 0, "GET", 0, API_OPENAI, serve_metrics}
 };
@@ -784,12 +802,33 @@ static int answer_preflight(connection *conn, const endpoint *e)
     return 204;
 }
 
+/* Serves a request that computes, unless its key has its share of the server already. */
+static int serve_share(connection *conn, watch *w, const endpoint *e, int key)
+{
+    http_server *s = server_of(conn);
+    const keys *k = &s->options->keys;
+    exchange *x = mg_get_user_connection_data(conn);
+    int status;
+    if (k->n > 0) {
+        x->key = k->entry[key].name;
+    }
+    if (atomic_fetch_add(&s->of_key[key], 1) >= s->options->key_share && k->n > 1) {
+        pool_count_refusal(POOL_REFUSED_FULL);
+        status = answer_error(conn, e->api, 429, "this key has too many requests in progress", NULL);
+        drain(conn, w);
+    } else {
+        status = e->serve(conn, w);
+    }
+    atomic_fetch_sub(&s->of_key[key], 1);
+    return status;
+}
+
 static int dispatch(connection *conn, watch *w)
 {
     const struct mg_request_info *info = mg_get_request_info(conn);
     const endpoint *e = find_endpoint(info->local_uri);
     const char *refused = NULL, *why;
-    int status = 0;
+    int status = 0, key = answer_find_key(conn);
     if (e == NULL) {
         status = answer_error(conn, API_OPENAI, 404, "there is nothing at this path", NULL);
         drain(conn, w);
@@ -803,7 +842,7 @@ static int dispatch(connection *conn, watch *w)
         drain(conn, w);
         return status;
     }
-    if (!e->open && !answer_has_key(conn)) {
+    if (!e->open && key < 0) {
         pool_count_refusal(POOL_REFUSED_KEY);
         status = 401, refused = "the API key is missing or wrong";
     } else if ((e->method[0] == 'P' || has_method(conn, "DELETE")) &&
@@ -822,7 +861,7 @@ static int dispatch(connection *conn, watch *w)
         drain(conn, w);
         return status;
     }
-    return e->serve(conn, w);
+    return e->method[0] == 'P' ? serve_share(conn, w, e, key) : e->serve(conn, w);
 }
 
 static int on_request(connection *conn, void *unused)
@@ -851,6 +890,7 @@ static int on_request(connection *conn, void *unused)
     e.queued_ms = x.queued_ms;
     e.ms = platform_now_ms() - begin;
     e.reason = x.reason;
+    e.key = x.key;
     exchange_end(conn);
     watch_remove(&w);
     pool_count_request(status);

@@ -4,6 +4,7 @@
 #define SERVER_HTTP_H
 
 #include "server_client.h"
+#include "server_keys.h"
 #include "whisper_npu.h"
 
 #include <stdatomic.h>
@@ -24,7 +25,8 @@ struct mg_context;
 typedef struct http_options {
     wnpu_params params;       /* that requests change */
     const char *listen;       /* from address_resolve() */
-    const char *api_key;      /* NULL: none is asked for */
+    keys keys;                /* of clients */
+    int key_share;            /* requests of a key in progress at a time, where there are several */
     const char *cors;         /* origin that other sites' pages may have, "*": any; NULL: none */
     const char *hosts[HTTP_HOSTS_MOST]; /* names that clients may use, besides addresses and
                                            those of the local network */
@@ -48,6 +50,7 @@ typedef struct http_server {
     struct mg_context *context;
     atomic_int active;        /* requests in progress */
     atomic_int connections;
+    atomic_int of_key[KEYS_MOST]; /* requests in progress that compute */
     atomic_int ready_asked;   /* somebody asks whether to send requests here */
 } http_server;
 

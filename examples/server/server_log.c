@@ -55,8 +55,9 @@ void log_request(const log_entry *e)
     int n, bad = e->reason != NULL && e->reason[0] != '\0';
     copy_printable(path, sizeof path, e->path != NULL ? e->path : "");
     copy_printable(reason, sizeof reason, bad ? e->reason : "");
-    n = snprintf(line, sizeof line, "server: %s %s%s%s", e->client, e->what,
-                 path[0] != '\0' ? " " : "", path);
+    n = snprintf(line, sizeof line, "server: %s %s%s%s%s%s", e->client,
+                 e->key != NULL ? e->key : "", e->key != NULL && e->key[0] != '\0' ? " " : "",
+                 e->what, path[0] != '\0' ? " " : "", path);
     if (e->status > 0) {
         n += snprintf(line + n, sizeof line - (size_t)n, " %d", e->status);
     }

@@ -15,6 +15,7 @@ typedef struct log_entry {
     int64_t queued_ms;        /* wait for a session, -1: none */
     int64_t ms;               /* the whole request */
     const char *reason;       /* of a refusal or an error; NULL or "": none */
+    const char *key;          /* name of the client's key; NULL or "": none */
 } log_entry;
 
 /* verbose: a line for each request; otherwise only for those with a reason, and of many of them in

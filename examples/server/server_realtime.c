@@ -345,7 +345,8 @@ static work next_work(realtime *r, item *it, unsigned *pause)
 
 static int complete_item(realtime *r, item *it, unsigned pause)
 {
-    log_entry e = {r->client.address, r->client.id, "realtime", it->id, 0, 0, 0, 0, NULL};
+    log_entry e = {r->client.address, r->client.id, "realtime", it->id, 0, 0, 0, 0, NULL,
+                   NULL};
     int status = item_complete(&r->decoder, it, pause, &e);
     if (status == WNPU_OK) {
         log_request(&e);
@@ -1004,9 +1005,8 @@ static int has_key(const struct mg_connection *conn)
 {
     static const char prefix[] = "openai-insecure-api-key.";
     const char *protocols = mg_get_header(conn, "Sec-WebSocket-Protocol");
-    const char *wanted = http_options_of(conn)->api_key;
     char key[512];
-    if (answer_has_key(conn)) {
+    if (answer_find_key(conn) >= 0) {
         return 1;
     }
     protocols = protocols != NULL ? strstr(protocols, prefix) : NULL;
@@ -1015,7 +1015,7 @@ static int has_key(const struct mg_connection *conn)
     }
     protocols += strlen(prefix);
     (void)snprintf(key, sizeof key, "%.*s", (int)strcspn(protocols, ", "), protocols);
-    return request_same_secret(key, wanted);
+    return keys_find(&http_options_of(conn)->keys, key) >= 0;
 }
 
 /* Each connection has one of the threads that requests need, too: a quarter of them is left. */
@@ -1028,7 +1028,7 @@ static void log_refusal(const struct mg_connection *conn, int status, const char
 {
     client_info client;
     log_entry e = {client.address, client.id, "WebSocket", mg_get_request_info(conn)->local_uri,
-                   status, -1, -1, 0, reason};
+                   status, -1, -1, 0, reason, NULL};
     (void)client_identify(conn, &client);
     log_request(&e);
 }

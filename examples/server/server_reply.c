@@ -596,6 +596,7 @@ static const char *error_code(int http_status)
     case 405: return "method_not_allowed";
     case 408: return "request_timeout";
     case 413: return "file_too_large";
+    case 429: return "rate_limit_exceeded";
     case 426: return "upgrade_required";
     case 503: return "server_busy";
     case 504: return "deadline_exceeded";
@@ -606,7 +607,7 @@ static const char *error_code(int http_status)
 void reply_error(buffer *b, request_api api, int http_status, const char *message,
                  const char *param)
 {
-    if (api != API_OPENAI) {
+    if (api == API_WHISPER_CPP || api == API_ASR) {
         buffer_text(b, api == API_ASR ? "{\"detail\": " : "{\"error\": ");
         buffer_string(b, message, strlen(message));
         buffer_text(b, "}\n");

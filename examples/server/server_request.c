@@ -412,6 +412,7 @@ static int take_keywords(request *r, const char *name, const char *param, const 
 }
 
 /* What a client can set of OpenAI's server_vad; values beyond the range are moved into it. */
+#define VAD_OF_CHUNKING 3 /* the first of them; another server's API has more */
 typedef struct vad_member {
     const char *name, *param;
     double low, high;
@@ -420,7 +421,8 @@ typedef struct vad_member {
 static const vad_member vad_members[] = {
     {"threshold", "vad_threshold", 0.05, 0.95},
     {"prefix_padding_ms", "vad_pad_ms", 0, 2000},
-    {"silence_duration_ms", "vad_min_silence_ms", 0, 10000}
+    {"silence_duration_ms", "vad_min_silence_ms", 0, 10000},
+    {"min_speech_duration_ms", "vad_min_speech_ms", 0, 5000}
 };
 
 static int set_vad(request *r, const char *name, const vad_member *m, double x)
@@ -462,7 +464,7 @@ static int take_chunking(request *r, const char *name, const char *param, const 
         !json_is(json_get(object, "type"), "server_vad")) {
         return refuse(r, name, "%s must be auto or of type server_vad", name);
     }
-    for (i = 0; i < sizeof vad_members / sizeof vad_members[0]; i++) {
+    for (i = 0; i < VAD_OF_CHUNKING; i++) {
         member = json_get(object, vad_members[i].name);
         if (member.at == NULL || json_type(member) == 'n') {
             continue;
@@ -490,7 +492,7 @@ typedef struct field_row {
 #define API_ALL (API_OPENAI | API_WHISPER_CPP | API_ASR)
 
 static const field_row fields[] = {
-    {"model", API_ALL, take_model, NULL},
+    {"model", API_ALL | API_SPEECH, take_model, NULL},
     {"language", API_ALL, take_language, "language"},
     {ALIGN, API_ALL, NULL, NULL},
     {"align_extra", API_ALL, take_switch, "align_extra"},
@@ -545,6 +547,11 @@ static const field_row fields[] = {
     {"carry_initial_prompt", API_WHISPER_CPP, take_flag, "carry_initial_prompt"},
     {"vad_threshold", API_WHISPER_CPP, take_param, "vad_threshold"},
 
+    {"threshold", API_SPEECH, take_vad, "threshold"},
+    {"min_speech_duration_ms", API_SPEECH, take_vad, "min_speech_duration_ms"},
+    {"min_silence_duration_ms", API_SPEECH, take_vad, "silence_duration_ms"},
+    {"speech_pad_ms", API_SPEECH, take_vad, "prefix_padding_ms"},
+
     {"task", API_ASR, take_task, NULL},
     {"output", API_ASR, take_format, NULL},
     {"initial_prompt", API_ASR, take_text, "initial_prompt"},
@@ -562,6 +569,11 @@ int request_init(request *r, request_api api, const wnpu_params *defaults, int m
     r->raw_rate = 16000;
     r->raw_channels = 1;
     r->params = *defaults;
+    if (api == API_SPEECH) { /* the defaults of speaches */
+        r->params.vad_min_speech_ms = 0;
+        r->params.vad_min_silence_ms = 1000;
+        r->params.vad_pad_ms = 0;
+    }
     r->max_beams = max_beams;
     wnpu_write_options_init(&r->layout, sizeof r->layout);
     r->text = malloc(REQUEST_TEXT_MOST + sizeof(request_scratch));

@@ -19,7 +19,8 @@
 typedef enum request_api {
     API_OPENAI = 1,           /* /v1/audio/transcriptions and /v1/audio/translations */
     API_WHISPER_CPP = 2,      /* /inference */
-    API_ASR = 4               /* /asr and /detect-language */
+    API_ASR = 4,              /* /asr and /detect-language */
+    API_SPEECH = 8            /* /v1/audio/speech/timestamps, whose errors are OpenAI's */
 } request_api;
 
 /* The format of the answer. */

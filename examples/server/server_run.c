@@ -459,6 +459,26 @@ static void detect_language(job *j, wnpu_session *session, const wnpu_audio *aud
     }
 }
 
+/* Spans of voice, in the form of speaches. */
+static void detect_speech(job *j, wnpu_session *session, const wnpu_audio *audio)
+{
+    running r = {j, 0, 0, 0, platform_now_ms(), 0, {NULL, 0, 0, 0}};
+    wnpu_params params = j->request->params;
+    wnpu_speech_span span;
+    size_t i;
+    params.on_progress = on_progress;
+    params.user = &r;
+    judge(j, session, wnpu_detect_speech(session, &params, audio));
+    if (j->http_status == 200) {
+        buffer_text(&j->body, "[");
+        for (i = 0; wnpu_get_speech_span(session, i, &span) == WNPU_OK; i++) {
+            buffer_print(&j->body, "%s{\"start\": %lld, \"end\": %lld}", i > 0 ? ", " : "",
+                         (long long)span.t0_ms, (long long)span.t1_ms);
+        }
+        buffer_text(&j->body, "]\n");
+    }
+}
+
 static void *do_work(void *user)
 {
     work *w = user;
@@ -466,6 +486,8 @@ static void *do_work(void *user)
     if (open_recording(w->j, &rec, w->j->request->speakers ? 0 : WNPU_CHANNEL_MIX) == 0) {
         if (w->j->kind == JOB_DETECT_LANGUAGE) {
             detect_language(w->j, w->session, &rec.audio);
+        } else if (w->j->kind == JOB_DETECT_SPEECH) {
+            detect_speech(w->j, w->session, &rec.audio);
         } else {
             transcribe(w, &rec.audio);
         }

@@ -8,7 +8,7 @@
 #include "server_upload.h"
 #include "server_watch.h"
 
-typedef enum job_kind { JOB_TRANSCRIBE, JOB_DETECT_LANGUAGE } job_kind;
+typedef enum job_kind { JOB_TRANSCRIBE, JOB_DETECT_LANGUAGE, JOB_DETECT_SPEECH } job_kind;
 
 typedef struct job {
     job_kind kind;

@@ -351,7 +351,7 @@ static void log_job(const client *c, const job *j, int64_t ms)
     char address[64];
     log_entry e = {address, NULL, "Wyoming", "", j->http_status, j->audio_ms, j->queued_ms, ms,
                    j->http_status == 200 ? j->warning
-                   : j->http_status == 0 ? "the client is gone" : j->message};
+                   : j->http_status == 0 ? "the client is gone" : j->message, NULL};
     address_of_client(c->fd, address);
     log_request(&e);
 }

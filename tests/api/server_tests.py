@@ -292,6 +292,27 @@ def subtitles():
                      400, field)
 
 
+def speech():
+    """Spans of voice, as transcribe finds them."""
+    with Server() as s:
+        def ask(*fields):
+            return [(x["start"], x["end"]) for x in json.loads(
+                s.text(AUDIO, fields, "/v1/audio/speech/timestamps"))]
+
+        def wanted(*options):
+            spans = json.loads(transcribed("-f", "json", *options))["speech"]
+            return [(round(1000 * x["start"]), round(1000 * x["end"])) for x in spans]
+        same(ask(), wanted("--vad-min-speech", "0", "--vad-min-silence", "1000", "--vad-pad", "0"))
+        same(ask(("threshold", "0.8"), ("min_silence_duration_ms", "200"), ("speech_pad_ms", "50"),
+                 ("min_speech_duration_ms", "300"), ("language", "en"), ("model", "silero_vad_v5")),
+             wanted("--vad-threshold", "0.8", "--vad-min-silence", "200", "--vad-pad", "50",
+                    "--vad-min-speech", "300"))
+        same(json.loads(s.text(wav_file(bytes(64000)), (), "/v1/audio/speech/timestamps")), [])
+        for fields, audio, param in (([("threshold", "x")], AUDIO, "threshold"),
+                                     ([], b"no audio", "file"), ([], None, "file")):
+            error_of(s.post("/v1/audio/speech/timestamps", audio, fields), 400, param)
+
+
 def aligned():
     """The words of a text that the client knows, as transcribe --align finds them."""
     text = f"{T}/known.txt"
@@ -523,6 +544,143 @@ def keys():
                                                     "Access-Control-Request-Method": "POST"},
                                    "OPTIONS")
         assert status == 204 and not [h for h in headers if "access-control" in h], headers
+
+
+def matches(document, schema, value, at="$"):
+    """Asserts that a value is as a schema says, as far as the server's document uses JSON Schema."""
+    if "$ref" in schema:
+        return matches(document, document["components"]["schemas"][schema["$ref"].split("/")[-1]],
+                       value, at)
+    if "anyOf" in schema:
+        def fits(one):
+            try:
+                matches(document, one, value, at)
+                return True
+            except AssertionError:
+                return False
+        assert any(fits(one) for one in schema["anyOf"]), (at, value)
+        return None
+    unknown = set(schema) - {"type", "enum", "required", "properties", "additionalProperties", "items",
+                             "description"}
+    assert not unknown, unknown
+    if "enum" in schema:
+        assert value in schema["enum"], (at, value)
+    kinds = {"object": dict, "array": list, "string": str, "number": (int, float), "integer": int,
+             "boolean": bool, "null": type(None)}
+    if "type" in schema:
+        names = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+        assert any(isinstance(value, kinds[n]) for n in names), (at, names, value)
+    if isinstance(value, dict):
+        assert set(schema.get("required", [])) <= set(value), (at, schema["required"], value)
+        for key, item in value.items():
+            more = schema.get("additionalProperties", True)
+            assert key in schema.get("properties", {}) or more is not False, (at, key)
+            matches(document, schema.get("properties", {}).get(key, more if more is not True else {}),
+                    item, f"{at}.{key}")
+    if isinstance(value, list):
+        for i, item in enumerate(value):
+            matches(document, schema.get("items", {}), item, f"{at}[{i}]")
+    return None
+
+
+def openapi():
+    """The document tells what each path answers, with success and with errors."""
+    with Server("--api-key", "sesame", "--max-mb", "1") as s:
+        document = json.loads(s.get("/openapi.json")[2])
+        key, done = {"X-API-Key": "sesame"}, set()
+
+        def check(path, answer, method="get", name=None):
+            status, headers, body = answer
+            responses = document["paths"][name or path][method]["responses"]
+            assert str(status) in responses, (path, status, body)
+            done.add((name or path, method, str(status)))
+            if status == 204:
+                return None
+            kind = headers["content-type"].split(";")[0]
+            content = responses[str(status)]["content"]
+            assert kind in content, (path, status, kind)
+            if kind == "application/json":
+                matches(document, content[kind]["schema"], json.loads(body))
+            return body
+        for path, operations in document["paths"].items():
+            if "get" in operations and "{" not in path:
+                check(path, s.get(path, key))
+                check(path, s.get(path))
+        for path in ("/v1/audio/transcriptions", "/v1/audio/translations"):
+            formats = document["paths"][path]["post"]["requestBody"]["content"][
+                "multipart/form-data"]["schema"]["properties"]["response_format"]["enum"]
+            for kind in formats:
+                if kind in ("json", "verbose_json", "diarized_json", "text", "vtt"):
+                    for more in ([], [("timestamp_granularities", "word,segment"),
+                                      ("include[]", "logprobs")]):
+                        check(path, s.post(path, cut(0, 5), [("response_format", kind), *more], key),
+                              "post")
+            check(path, s.post(path, cut(0, 3), [("align", "we have"), ("stream", "true")], key)
+                  if path.endswith("ptions") else s.post(path, cut(0, 3), [], key), "post")
+        for path, operations in document["paths"].items():
+            if "post" in operations:
+                field = [n for n, v in operations["post"]["requestBody"]["content"][
+                    "multipart/form-data"]["schema"]["properties"].items()
+                         if v.get("format") == "binary"][0]
+                check(path, s.post(path, cut(0, 3), [], key, name=field), "post")
+                check(path, s.post(path, b"no audio", [], key, name=field), "post")
+                check(path, s.post(path, bytes(2 << 20), [], key, name=field), "post")
+        for path in ("/asr?output=json", "/asr?output=vtt"):
+            check(path, s.post(path, cut(0, 3), [], key, name="audio_file"), "post", "/asr")
+        for name in ("whisper-1", "none"):
+            check(f"/v1/models/{name}", s.get(f"/v1/models/{name}", key), "get", "/v1/models/{model}")
+        made = json.loads(check(TRANSCRIPTIONS, s.post(TRANSCRIPTIONS, cut(0, 3), [("async", "true")],
+                                                       key), "post"))
+        path = f"/v1/jobs/{made['id']}"
+        assert wait_for(lambda: json.loads(s.get(path, key)[2])["status"] == "completed", 20)
+        for method, headers in (("GET", key), ("GET", {}), ("DELETE", key), ("DELETE", key)):
+            check(path, s.get(path, headers, method), method.lower(), "/v1/jobs/{id}")
+        listed = {(path, method) for path, all_of in document["paths"].items() for method in all_of}
+        same({(path, method) for path, method, _ in done}, listed)
+        print(f"{len(done)} answers of {len(listed)} operations")
+
+
+def several_keys():
+    """Keys with names: each has its share of the queue, and the log tells whose request it was."""
+    path = f"{T}/keys"
+
+    def write(text):
+        with open(path, "w", encoding="ascii") as file:
+            file.write(text)
+    for text in ("", "# none\n", "name\n", "a b c\n", "a one\na two\n", "a one\nb one\n",
+                 "a " + "x" * 300 + "\n", "".join(f"n{i} k{i}\n" for i in range(65))):
+        write(text)
+        code, why = refused_start("--keys", path)
+        assert code == 1 and "--keys" in why, (text, code, why)
+    same(refused_start("--keys", f"{T}/no file")[0], 1)
+    write("# who  key\nanna  apple\n\n  bert\tpear \n")
+    with Server("--keys", path, "--api-key", "plum", "--queue", "3", "--verbose") as s:
+        def ask(key, audio=cut(0, 1)):
+            return s.post(TRANSCRIPTIONS, audio, headers={"X-API-Key": key})[0]
+        same([ask(key) for key in ("apple", "pear", "plum", "anna", "", "appl")],
+             [200, 200, 200, 401, 401, 401])
+        w = WebSocket(s, ["Authorization: Bearer pear"])
+        same(w.receive()["type"], "session.created")
+        w.close()
+        busy = [s.connect() for _ in range(2)]  # a session, and a third of the queue
+        for c in busy:
+            c.sendall(request(TRANSCRIPTIONS, cut(0, 12, 60)).replace(
+                b"\r\n", b"\r\nX-API-Key: apple\r\n", 1))
+        assert wait_for(lambda: s.health()["waiting"] == 1, 20) is not None
+        status, headers, _ = s.post(TRANSCRIPTIONS, AUDIO, headers={"api-key": "apple"})
+        same((status, int(headers["retry-after"]) > 0), (429, True))
+        other = s.connect()
+        other.sendall(request(TRANSCRIPTIONS, AUDIO).replace(
+            b"\r\n", b"\r\nX-API-Key: pear\r\n", 1))
+        assert wait_for(lambda: s.health()["waiting"] == 2, 20) is not None
+        for c in busy:
+            c.close()
+        same(reply(other.makefile("rb"))[0], 200)
+        other.close()
+    lines = "".join(s.lines)
+    assert " anna POST /v1/audio/transcriptions 429" in lines.replace("127.0.0.1 ", " "), lines
+    assert "127.0.0.1 bert POST" in lines and "127.0.0.1 POST" in lines, lines
+    assert not any(key in lines for key in ("apple", "pear", "plum")), lines
 
 
 def refused_start(*options):
