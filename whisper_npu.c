@@ -15868,12 +15868,17 @@ static void lr_boost(const lr_trie *t, const lr_paths *p, float *logits)
  *            that hypotheses are ranked by their text alone: timestamps are
  *            marginalised. A beam of one is greedy search. Ties go to the
  *            better parent, then to the lower token. A sample depends only
- *            on seed, hypothesis and position.
- *  Costs     one decoder step per token for all hypotheses together; a fork
- *            copies only the positions that two slots do not share.
+ *            on seed, hypothesis and position, and the result for a window
+ *            on no other window of the same search.
+ *  Costs     one decoder step per token for all hypotheses of all windows,
+ *            as far as there is room; a fork copies only the positions that
+ *            two slots do not share.
  * ====================================================================== */
 #define SE_MAX_TOKENS 224u /* half of the text context, OpenAI's sample_len */
 #define SE_MAX_WIDTH DE_LOGITS
+#define SE_MAX_SLOTS (SE_MAX_WIDTH + 8u) /* at least se_slots() */
+#define SE_MEET_TOKENS 5u /* after as many equal tokens two hypotheses go on in the same way, */
+#define SE_MEET_AHEAD 2u  /* even if one is this many tokens ahead of the other */
 #define SE_MAX_LOGIT 1e3f /* ten times a model's largest logit; floats up to here resolve 1e-4 */
 
 typedef struct se_hypothesis {
@@ -16136,6 +16141,7 @@ static size_t se_cut_length(const se_hypothesis *h, const tk_vocab *v, const se_
 typedef struct se_options {
     float temperature;      /* 0: beam search; above: sampling */
     size_t width;           /* number of hypotheses, 1..SE_MAX_WIDTH */
+    float limit;            /* hypotheses further behind the best one are dropped, 0: none */
     float patience, length_penalty;
     int length_rule;        /* wnpu_length_rule */
     size_t max_tokens;      /* in the window, 1..SE_MAX_TOKENS */
@@ -16167,11 +16173,33 @@ typedef struct se_filter {
     void *user;
 } se_filter;
 
-/* Receives the hypothesis of a search that has only one, after each token. */
+/* Receives what all hypotheses of a search begin with, after each token. */
 typedef struct se_listener {
     void (*function)(void *user, const se_hypothesis *h);
     void *user;
 } se_listener;
+
+/* The search in one window. */
+typedef struct se_window {
+    size_t index;                 /* of its cross-attention caches */
+    int32_t least_end;            /* se_hypothesis.least_end */
+    se_hypothesis *live, *next;   /* [beams] */
+    se_hypothesis *best;          /* best that ended */
+    se_candidate *candidate;      /* [beams][beams + 1] best first */
+    size_t *n_candidates;         /* [beams] */
+    size_t n_live, n_ended;
+    int begun, has_best;
+    float best_score;             /* se_score() of best */
+    float lead;                   /* largest se_candidate.score among those that ended */
+    uint32_t steps;               /* including skipped ones */
+} se_window;
+
+/* A row of logits that is being ranked. */
+typedef struct se_ranked {
+    se_window *window;
+    size_t live;                  /* index of the hypothesis */
+    float *logits;
+} se_ranked;
 
 typedef struct se_search {
     de_decoder *decoder;
@@ -16180,11 +16208,9 @@ typedef struct se_search {
     se_filter filter;
     se_listener listener;         /* of se_run() */
     se_judge judge;               /* function NULL: every repetition is a loop */
-    size_t slots;
-    se_hypothesis *live, *next;   /* [slots] */
-    se_hypothesis *best;          /* best that ended */
-    se_candidate *candidate;      /* [slots][slots + 1] best first */
-    size_t *n_candidates;         /* [slots] */
+    size_t slots, beams;          /* beams: most hypotheses of a window */
+    size_t max_windows;
+    se_window *window;            /* [max_windows] those of the decoding, in order */
     uint32_t *shared;             /* [slots][slots] leading positions that two slots share */
     int32_t *fed;                 /* [n_text_ctx] tokens in slot 0 */
     size_t n_fed, fed_sot;
@@ -16195,11 +16221,10 @@ typedef struct se_search {
     /* the current decoding */
     const se_options *o;
     const se_prompt *p;
-    size_t n_live, n_ended;
+    size_t n_windows;
     size_t needed;                /* number of endings that complete a beam search */
-    int has_best;
-    float best_score;
-    float *logits;                /* a row for each live hypothesis */
+    se_ranked ranked[DE_ROWS];    /* [n_ranked] the rows of a step */
+    size_t n_ranked;
     int32_t draft[DE_ROWS];       /* [n_draft] fed after the latest token, see se_draft(); their */
     size_t at_draft, n_draft;     /* logits are the next rows. Those before at_draft were chosen */
 } se_search;
@@ -16221,28 +16246,32 @@ static float se_power(float x, float p)
 
 /* Score of a hypothesis that ended. WNPU_LENGTH_POWER: as CTranslate2; with exponent 1 OpenAI's
  * default. WNPU_LENGTH_RATIO: OpenAI's rule with a length penalty (Wu et al., 2016). The length is
- * that of the text: end of text and timestamps count neither here nor in the log-probability. */
-static float se_score(const se_options *o, const se_hypothesis *h, int32_t eot)
+ * that of the text: end of text and timestamps count neither here nor in the log-probability.
+ * Only the first `end` tokens count; the bonus is that of all. */
+static float se_score(const se_options *o, const se_hypothesis *h, size_t end, int32_t eot)
 {
     size_t i, n = 0;
-    float length, base;
-    for (i = h->n_given; i < h->n; i++) {
+    float length, base, sum = h->sum_logprob + h->bonus;
+    for (i = h->n_given; i < end; i++) {
         n += h->tokens[i] < eot;
+    }
+    for (; i < h->n; i++) {
+        sum -= se_logprob(h->probability[i]);
     }
     length = n > 0 ? (float)n : 1.0f;
     base = o->length_rule == WNPU_LENGTH_RATIO ? (5.0f + length) / 6.0f : length;
-    return (h->sum_logprob + h->bonus) / se_power(base, o->length_penalty);
+    return sum / se_power(base, o->length_penalty);
 }
 
 /* Makes h the result if it is better than the current one; a loop is worse than anything else. */
-static void se_keep_if_best(se_search *s, const se_hypothesis *h)
+static void se_keep_if_best(const se_search *s, se_window *w, const se_hypothesis *h)
 {
-    float score = se_score(s->o, h, s->rules->vocab->eot);
-    int loop = h->loop > 0, best_loop = s->has_best && s->best->loop > 0;
-    if (!s->has_best || loop < best_loop || (loop == best_loop && score > s->best_score)) {
-        *s->best = *h;
-        s->best_score = score;
-        s->has_best = 1;
+    float score = se_score(s->o, h, h->n, s->rules->vocab->eot);
+    int loop = h->loop > 0, best_loop = w->has_best && w->best->loop > 0;
+    if (!w->has_best || loop < best_loop || (loop == best_loop && score > w->best_score)) {
+        *w->best = *h;
+        w->best_score = score;
+        w->has_best = 1;
     }
 }
 
@@ -16261,14 +16290,14 @@ static size_t se_reusable(const se_search *s, const int32_t *tokens, size_t n)
  * are what p->said says next if the chosen ones are its beginning; else what nearly always follows
  * if timestamps are on: a window begins at 0.00, and a segment where the previous one ended. A step
  * with one draft token takes 1.06 times as long and saves the next step; a wrong one has no effect.
- * Only for a single hypothesis. */
+ * Only while one window has one hypothesis. */
 static void se_draft(se_search *s, const int32_t *tokens, size_t n, size_t most)
 {
     const se_prompt *p = s->p;
     const int32_t first = s->rules->vocab->timestamp0;
     size_t chosen = n - p->n_given, left = p->n_said > chosen ? p->n_said - chosen : 0;
     s->at_draft = s->n_draft = 0;
-    if (s->o->width > 1 || most == 0) {
+    if (most == 0) {
         return;
     }
     if (left > 0 && (chosen == 0 ||
@@ -16327,38 +16356,30 @@ static size_t se_needed_endings(const se_options *o)
     return most < 1.0f ? 1 : (size_t)most;
 }
 
-static void se_begin(se_search *s, const se_prompt *p, const se_options *o)
+/* The first hypothesis of a window, in a slot that holds the prompt. */
+static void se_begin(se_search *s, se_window *w, size_t slot, float no_speech)
 {
-    se_hypothesis *h = &s->live[0];
+    const se_prompt *p = s->p;
+    se_hypothesis *h = &w->live[0];
     size_t i;
-    s->needed = se_needed_endings(o);
-    s->o = o;
-    s->p = p;
-    s->n_ended = 0;
-    s->has_best = 0;
-    se_draft(s, p->tokens + p->n - p->n_given, p->n_given, DE_ROWS);
-    s->logits = se_prefill(s, p->tokens, p->n, p->sot);
     memset(h, 0, sizeof *h);
-    h->no_speech = s->fed_no_speech;
-    h->least_end = s->least_end;
+    h->slot = (uint32_t)slot;
+    h->no_speech = no_speech;
+    h->least_end = w->least_end;
     h->n = h->n_given = p->n_given;
     memcpy(h->tokens, p->tokens + p->n - p->n_given, p->n_given * sizeof(int32_t));
     for (i = 0; i < p->n_given; i++) {
         h->probability[i] = 1.0f;
     }
-    s->n_live = 1;
+    w->n_live = 1;
+    w->begun = 1;
 }
 
 /* ---- candidates ---- */
 
-static float *se_row(const se_search *s, size_t index)
+static se_candidate *se_candidates(const se_search *s, const se_window *w, size_t index)
 {
-    return s->logits + index * de_logits_stride(s->decoder->e->model);
-}
-
-static se_candidate *se_candidates(const se_search *s, size_t index)
-{
-    return &s->candidate[index * (s->slots + 1)];
+    return &w->candidate[index * (s->beams + 1)];
 }
 
 /* Log of the sum of exp over all timestamps. With only_best all but the most probable one are then
@@ -16375,9 +16396,10 @@ static float se_sum_timestamps(const lr_rules *r, float *logits, int only_best)
 }
 
 /* The `want` best tokens of a row whose best is known, in descending order, equal ones by ascending
- * token; logprob gets the logit. near: scratch for DE_LOW_MAX tokens. */
+ * token; logprob gets the logit. Those more than `most` below the best may be missing. near:
+ * scratch for DE_LOW_MAX tokens. */
 static size_t se_best_tokens(const op_kernels *op, const float *logits, size_t vocab, size_t best,
-                             size_t want, uint32_t *near, se_candidate *c)
+                             size_t want, float most, uint32_t *near, se_candidate *c)
 {
     size_t n = 0, i, at, count = 0;
     float margin, least = LR_FORBIDDEN;
@@ -16386,8 +16408,11 @@ static size_t se_best_tokens(const op_kernels *op, const float *logits, size_t v
         c->token = (int32_t)best;
         return 1;
     }
-    for (margin = 4.0f; margin < 1e4f && count < want; margin *= 4.0f) {
+    for (margin = most < 16.0f ? most : 4.0f; margin < 1e4f && count < want; margin *= 4.0f) {
         count = op->above(near, DE_LOW_MAX, logits, 0, vocab, logits[best] - margin);
+        if (margin >= most) {
+            break;
+        }
     }
     for (i = 0; i < (count <= DE_LOW_MAX ? count : vocab); i++) {
         size_t token = count <= DE_LOW_MAX ? near[i] : i;
@@ -16430,12 +16455,19 @@ static void se_apply(const se_search *s, const se_hypothesis *h, float *logits)
     }
 }
 
+/* How far below the best logit of a row a candidate may be that is not dropped: by the limit and by
+ * what the sum over all timestamps adds to the best of them, at most the logarithm of 1501. */
+static float se_reach(const se_options *o)
+{
+    return o->limit > 0.0f ? o->limit + 7.5f : INFINITY;
+}
+
 /* Applies the rules to the logits of a live hypothesis and ranks its candidates. */
-static void se_rank(se_search *s, size_t index, float *logits)
+static void se_rank(const se_search *s, se_window *w, size_t index, float *logits, uint32_t *near)
 {
     const lr_rules *r = s->rules;
-    const se_hypothesis *h = &s->live[index];
-    se_candidate *c = se_candidates(s, index);
+    const se_hypothesis *h = &w->live[index];
+    se_candidate *c = se_candidates(s, w, index);
     size_t vocab = (size_t)r->vocab->n_vocab, best, i, n, want;
     float total, times = 0.0f;
     int rivals = s->o->width > 1 || s->needed > 1; /* else its score is never compared */
@@ -16458,8 +16490,7 @@ static void se_rank(se_search *s, size_t index, float *logits)
         best = r->op->argmax(logits, vocab);
     }
     n = s->o->temperature > 0.0f ? se_sample(s, h, logits, vocab, c)
-        : se_best_tokens(r->op, logits, vocab, best, want,
-                         s->decoder->candidates + index * DE_LOW_MAX, c);
+        : se_best_tokens(r->op, logits, vocab, best, want, se_reach(s->o), near, c);
     for (i = 0; i < n; i++) {
         float bonus = lr_bonus(&r->trie, &paths, c[i].token);
         int timed = rivals && c[i].token >= r->vocab->timestamp0;
@@ -16468,13 +16499,15 @@ static void se_rank(se_search *s, size_t index, float *logits)
         c[i].bonus = h->bonus + bonus - paths.provisional + other;
         c[i].score = h->sum_logprob + c[i].logprob + c[i].bonus;
     }
-    s->n_candidates[index] = n;
+    w->n_candidates[index] = n;
 }
 
 static void se_rank_task(void *context, size_t index, unsigned worker)
 {
+    const se_search *s = context;
+    const se_ranked *row = &s->ranked[index];
     (void)worker;
-    se_rank(context, index, se_row(context, index));
+    se_rank(s, row->window, row->live, row->logits, s->decoder->candidates + index * DE_LOW_MAX);
 }
 
 /* Makes the logits of a user's callback safe for the search: NaN, +infinity and tokens without
@@ -16501,14 +16534,27 @@ static void se_sanitise(const se_search *s, float *logits, size_t vocab)
 static void se_filter_rows(se_search *s)
 {
     size_t i, vocab = (size_t)s->rules->vocab->n_vocab;
-    for (i = 0; i < s->n_live; i++) {
-        const se_hypothesis *h = &s->live[i];
-        float *logits = se_row(s, i);
+    for (i = 0; i < s->n_ranked; i++) {
+        const se_hypothesis *h = &s->ranked[i].window->live[s->ranked[i].live];
+        float *logits = s->ranked[i].logits;
         se_apply(s, h, logits);
         s->filter.function(s->filter.user, h->tokens, h->n, logits, vocab);
         (void)er_float_default();
         se_sanitise(s, logits, vocab);
     }
+}
+
+/* Ranks the candidates of all rows of the step. */
+static void se_rank_rows(se_search *s)
+{
+    size_t i;
+    for (i = 0; i < s->n_ranked; i++) { /* a cancelled pool skips */
+        s->ranked[i].window->n_candidates[s->ranked[i].live] = 0;
+    }
+    if (s->filter.function != NULL) {
+        se_filter_rows(s);
+    }
+    tp_run(s->decoder->e->pool, s->n_ranked, se_rank_task, s);
 }
 
 /* ---- hypotheses of the next step ---- */
@@ -16539,7 +16585,7 @@ static void se_restore(se_search *s, const se_hypothesis *h)
     memcpy(s->fed, s->p->tokens, s->p->n * sizeof(int32_t));
     memcpy(s->fed + s->p->n, h->tokens + h->n_given, n * sizeof(int32_t));
     (void)se_feed_from(s->decoder, h->slot, s->fed, 0, s->p->n + n, 0, 0, NULL);
-    s->n_draft = 0; /* its logits are lost */
+    s->at_draft = s->n_draft = 0; /* its logits are lost */
 }
 
 /* Marks the tokens of the second to the last part that the audio confirms. */
@@ -16623,65 +16669,147 @@ static int se_ends_in_loop(se_search *s, se_hypothesis *h, const int32_t *before
 }
 
 /* Handles an extended hypothesis that ends or loops; 1 if it stays alive in *to. */
-static int se_keep_alive(se_search *s, se_hypothesis *to)
+static int se_keep_alive(se_search *s, size_t at, se_hypothesis *to)
 {
+    se_window *w = &s->window[at];
+    size_t before = s->decoder->window;
+    int loops;
     if (to->ended) {
-        if (s->n_ended < s->needed || s->o->temperature > 0.0f) {
-            se_keep_if_best(s, to);
-            s->n_ended++;
+        if (w->n_ended < s->needed || s->o->temperature > 0.0f) {
+            se_keep_if_best(s, w, to);
+            w->n_ended++;
         }
         return 0;
     }
-    if (s->o->stop_loops && se_ends_in_loop(s, to, s->p->before, s->p->n_before, SE_ALONE)) {
-        se_keep_if_best(s, to); /* used if nothing else is found */
-        return 0;
+    if (!s->o->stop_loops) {
+        return 1;
     }
-    return 1;
+    s->decoder->window = w->index;
+    loops = se_ends_in_loop(s, to, s->p->before, s->p->n_before, s->n_windows > 1 ? at : SE_ALONE);
+    s->decoder->window = before;
+    if (loops) {
+        se_keep_if_best(s, w, to); /* used if nothing else is found */
+    }
+    return !loops;
+}
+
+/* The hypothesis whose next candidate is the best; w->n_live if there is none. head: number of
+ * candidates of each that have been taken. */
+static size_t se_find_best(const se_search *s, const se_window *w, const size_t *head)
+{
+    size_t from = w->n_live, i;
+    for (i = 0; i < w->n_live; i++) {
+        if (head[i] < w->n_candidates[i] &&
+            (from == w->n_live || se_candidates(s, w, i)[head[i]].score >
+                                      se_candidates(s, w, from)[head[from]].score)) {
+            from = i;
+        }
+    }
+    return from;
+}
+
+/* Whether b goes on as a does, `ahead` tokens further: the last tokens up to there are the same. */
+static int se_meets(const se_hypothesis *a, const se_hypothesis *b, size_t ahead)
+{
+    return a->n >= a->n_given + SE_MEET_TOKENS && b->n >= b->n_given + SE_MEET_TOKENS + ahead &&
+           memcmp(a->tokens + a->n - SE_MEET_TOKENS, b->tokens + b->n - ahead - SE_MEET_TOKENS,
+                  SE_MEET_TOKENS * sizeof(int32_t)) == 0;
+}
+
+/* Of two hypotheses that go on in the same way, which has the better score where they meet: 1 for
+ * a, -1 for b; 0 if they do not meet. */
+static int se_compare(const se_options *o, const se_hypothesis *a, const se_hypothesis *b,
+                      int32_t eot)
+{
+    size_t ahead;
+    for (ahead = 0; ahead <= SE_MEET_AHEAD; ahead++) {
+        if (se_meets(a, b, ahead)) {
+            return se_score(o, a, a->n, eot) >= se_score(o, b, b->n - ahead, eot) ? 1 : -1;
+        }
+        if (se_meets(b, a, ahead)) {
+            return se_score(o, a, a->n - ahead, eot) >= se_score(o, b, b->n, eot) ? 1 : -1;
+        }
+    }
+    return 0;
+}
+
+/* Adds w->next[n] to the n hypotheses before it, whose new number is returned. With a limit, only
+ * the better one stays of two that meet: a beam would otherwise carry each variant of a comma to
+ * the end of the window. */
+static size_t se_add(const se_search *s, se_window *w, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n && s->o->limit > 0.0f; i++) {
+        int better = se_compare(s->o, &w->next[i], &w->next[n], s->rules->vocab->eot);
+        if (better < 0) {
+            w->next[i] = w->next[n];
+        }
+        if (better != 0) {
+            return n;
+        }
+    }
+    return n + 1;
 }
 
 /* Beam search step: the best candidates of all hypotheses, in descending order, until `width` of
- * them stay alive. Those that end before that count as ended. */
-static size_t se_expand_beam(se_search *s)
+ * them stay alive or the others are too far behind. Those that end before that count as ended. */
+static size_t se_expand_beam(se_search *s, size_t at)
 {
-    size_t head[SE_MAX_WIDTH] = {0}, n = 0, i;
-    while (n < s->o->width) {
-        const se_candidate *best = NULL, *c;
-        size_t from = 0;
-        for (i = 0; i < s->n_live; i++) {
-            c = &se_candidates(s, i)[head[i]];
-            if (head[i] < s->n_candidates[i] && (best == NULL || c->score > best->score)) {
-                best = c;
-                from = i;
-            }
-        }
-        if (best == NULL) {
+    se_window *w = &s->window[at];
+    size_t head[SE_MAX_WIDTH] = {0}, n = 0, from = se_find_best(s, w, head);
+    float limit = s->o->limit > 0.0f ? s->o->limit : INFINITY, lead = -INFINITY;
+    while (n < s->o->width && from < w->n_live) {
+        const se_candidate *best = &se_candidates(s, w, from)[head[from]++];
+        lead = best->score > lead ? best->score : lead;
+        lead = w->n_ended > 0 && w->lead > lead ? w->lead : lead;
+        if (best->score < lead - limit) {
             break;
         }
-        head[from]++;
-        se_extend(&s->next[n], &s->live[from], best, s->rules->vocab->eot);
-        n += (size_t)se_keep_alive(s, &s->next[n]);
+        se_extend(&w->next[n], &w->live[from], best, s->rules->vocab->eot);
+        if (w->next[n].ended) {
+            w->lead = w->n_ended > 0 && w->lead > best->score ? w->lead : best->score;
+        }
+        n = se_keep_alive(s, at, &w->next[n]) ? se_add(s, w, n) : n;
+        from = se_find_best(s, w, head);
     }
     return n;
 }
 
 /* Sampling step: every hypothesis is extended by its own sample. */
-static size_t se_expand_samples(se_search *s)
+static size_t se_expand_samples(se_search *s, size_t at)
 {
+    se_window *w = &s->window[at];
     size_t n = 0, i, k;
-    for (i = 0; i < s->n_live; i++) {
-        for (k = 0; k < s->n_candidates[i]; k++) {
-            se_extend(&s->next[n], &s->live[i], &se_candidates(s, i)[k], s->rules->vocab->eot);
-            s->next[n].id = s->n_candidates[i] > 1 ? (uint32_t)k : s->live[i].id;
-            n += (size_t)se_keep_alive(s, &s->next[n]);
+    for (i = 0; i < w->n_live; i++) {
+        for (k = 0; k < w->n_candidates[i]; k++) {
+            se_extend(&w->next[n], &w->live[i], &se_candidates(s, w, i)[k], s->rules->vocab->eot);
+            w->next[n].id = w->n_candidates[i] > 1 ? (uint32_t)k : w->live[i].id;
+            n += (size_t)se_keep_alive(s, at, &w->next[n]);
         }
     }
     return n;
 }
 
-/* Number of positions in the caches of the live hypotheses: all but their latest token. */
-static size_t se_cached(const se_search *s)
+/* Replaces the live hypotheses of a window by their extensions. */
+static void se_expand(se_search *s, size_t at)
 {
-    return s->p->n + s->live[0].n - s->live[0].n_given - 1;
+    se_window *w = &s->window[at];
+    se_hypothesis *before = w->live;
+    size_t n = s->o->temperature > 0.0f ? se_expand_samples(s, at) : se_expand_beam(s, at);
+    if (n == 0 && !w->has_best) {
+        se_keep_if_best(s, w, &before[0]); /* all tokens are forbidden */
+    }
+    w->live = w->next;
+    w->next = before;
+    w->n_live = n;
+}
+
+/* ---- slots ---- */
+
+/* Number of positions in the caches of the live hypotheses: all but their latest token. */
+static size_t se_cached(const se_search *s, const se_window *w)
+{
+    return s->p->n + w->live[0].n - w->live[0].n_given - 1;
 }
 
 static void se_copy(se_search *s, size_t to, size_t from, size_t end)
@@ -16695,133 +16823,296 @@ static void se_copy(se_search *s, size_t to, size_t from, size_t end)
     shared[to * n + from] = shared[from * n + to] = (uint32_t)end;
 }
 
-/* Gives every live hypothesis a slot with its own history: the first child keeps its parent's slot,
- * others get free slots, preferring those that share the most positions. */
-static void se_fork(se_search *s)
+/* Marks the slots of the window's live hypotheses; returns how many were not marked. */
+static size_t se_mark_slots(const se_window *w, unsigned char *in_use)
 {
-    unsigned char in_use[SE_MAX_WIDTH] = {0}, settled[SE_MAX_WIDTH] = {0};
-    size_t i, j, end = se_cached(s);
-    for (i = 0; i < s->n_live; i++) {
-        settled[i] = !in_use[s->live[i].slot];
-        in_use[s->live[i].slot] = 1;
+    size_t i, n = 0;
+    for (i = 0; i < w->n_live; i++) {
+        n += !in_use[w->live[i].slot];
+        in_use[w->live[i].slot] = 1;
     }
-    for (i = 0; i < s->n_live; i++) {
-        size_t from = s->live[i].slot, to = s->slots;
-        for (j = 0; j < s->slots && !settled[i]; j++) {
+    return n;
+}
+
+/* Number of slots that window number `at` may take. The first one that is not done always finds
+ * those that it lacks, so that one after the other comes to its end. */
+static size_t se_free_slots(const se_search *s, size_t at, unsigned char in_use[SE_MAX_SLOTS])
+{
+    size_t i, n, free = s->slots, kept = s->o->width;
+    int first = 1;
+    memset(in_use, 0, SE_MAX_SLOTS);
+    for (i = 0; i < s->n_windows; i++) {
+        n = se_mark_slots(&s->window[i], in_use);
+        free -= n;
+        if (first && !(s->window[i].begun && s->window[i].n_live == 0)) {
+            kept = i == at ? 0 : kept - n;
+            first = 0;
+        }
+    }
+    return free > kept ? free - kept : 0;
+}
+
+/* Gives every live hypothesis of a window a slot with its own history: the first child keeps its
+ * parent's slot, others get free slots, preferring those that share the most positions. Returns 0,
+ * and changes nothing, if other windows have too many slots. */
+static int se_fork(se_search *s, size_t at)
+{
+    se_window *w = &s->window[at];
+    unsigned char in_use[SE_MAX_SLOTS], seen[SE_MAX_SLOTS] = {0};
+    size_t i, j, end = se_cached(s, w), free;
+    if (w->n_live == 1) {
+        return 1;
+    }
+    free = se_free_slots(s, at, in_use);
+    if (w->n_live - se_mark_slots(w, seen) > free) {
+        return 0;
+    }
+    memset(seen, 0, sizeof seen);
+    for (i = 0; i < w->n_live; i++) {
+        size_t from = w->live[i].slot, to = s->slots;
+        for (j = 0; j < s->slots && seen[from]; j++) {
             if (!in_use[j] && (to == s->slots || s->shared[j * s->slots + from] >
                                                      s->shared[to * s->slots + from])) {
                 to = j;
             }
         }
-        if (!settled[i]) {
+        if (seen[from]) {
             se_copy(s, to, from, end);
-            s->live[i].slot = (uint32_t)to;
+            w->live[i].slot = (uint32_t)to;
             in_use[to] = 1;
         }
+        seen[w->live[i].slot] = 1;
     }
+    return 1;
 }
 
 /* ---- steps ---- */
 
-/* The decoder row of a live hypothesis whose latest token has not been fed yet. */
-static de_row se_next_row(const se_search *s, const se_hypothesis *h, size_t window)
-{
-    de_row row;
-    row.token = h->tokens[h->n - 1];
-    row.position = (uint32_t)se_cached(s);
-    row.slot = h->slot;
-    row.window = (uint32_t)window;
-    row.want = 1;
-    return row;
-}
-
 /* Reports progress; the final number of tokens is unknown. */
-static void se_report_progress(const se_search *s, size_t tokens)
+static void se_report_progress(const se_search *s)
 {
+    size_t i, tokens = 0;
+    for (i = 0; i < s->n_windows; i++) {
+        tokens += s->window[i].steps;
+    }
+    tokens = tokens / s->n_windows + s->p->n_given;
     en_report(s->decoder->e, EN_ENCODER_SHARE +
               (1.0f - EN_ENCODER_SHARE) * (float)tokens / (float)(tokens + 50));
 }
 
-static void se_step(se_search *s)
+/* Whether the search in a window is complete or out of space. All its live hypotheses have the same
+ * length. */
+static int se_is_done(const se_search *s, const se_window *w)
 {
-    de_row row[SE_MAX_WIDTH];
-    const se_hypothesis *h = &s->live[0];
-    const wnpu_model *m = s->decoder->e->model;
-    size_t i, position = se_cached(s), n = s->n_live;
-    s->steps++;
-    if (s->at_draft < s->n_draft && h->tokens[h->n - 1] == s->draft[s->at_draft]) {
-        s->at_draft++;
-        s->logits += de_logits_stride(m);
+    const se_hypothesis *h = &w->live[0];
+    return w->begun &&
+           (w->n_live == 0 || (s->o->temperature <= 0.0f && w->n_ended >= s->needed) ||
+            h->n - h->n_given >= s->o->max_tokens || h->n >= SE_MAX_TOKENS ||
+            se_cached(s, w) + 1 >= s->decoder->e->model->n_text_ctx);
+}
+
+/* Ends a search: unfinished hypotheses fill the beam, as in OpenAI's finalize(). */
+static void se_end_window(const se_search *s, se_window *w)
+{
+    size_t i;
+    for (i = 0; i < w->n_live && w->n_ended < s->o->width; i++) {
+        se_keep_if_best(s, w, &w->live[i]);
+        w->n_ended++;
+    }
+    w->n_live = 0;
+}
+
+/* Feeds the prompt of a window into a free slot, and chooses its first tokens; 0 if no slot is free
+ * yet. */
+static int se_begin_window(se_search *s, size_t at)
+{
+    se_window *w = &s->window[at];
+    de_decoder *d = s->decoder;
+    unsigned char in_use[SE_MAX_SLOTS];
+    size_t before = d->window, slot = 0, i;
+    float no_speech = 0.0f;
+    if (se_free_slots(s, at, in_use) == 0) {
+        return 0;
+    }
+    while (in_use[slot]) {
+        slot++;
+    }
+    for (i = 0; i < s->slots; i++) {
+        s->shared[i * s->slots + slot] = s->shared[slot * s->slots + i] = 0;
+    }
+    d->window = w->index;
+    s->ranked[0].logits = se_feed_from(d, slot, s->p->tokens, 0, s->p->n, 0, s->p->sot, &no_speech);
+    d->window = before;
+    se_begin(s, w, slot, no_speech);
+    s->ranked[0].window = w;
+    s->ranked[0].live = 0;
+    s->n_ranked = 1;
+    se_rank_rows(s);
+    se_expand(s, at);
+    return 1;
+}
+
+/* Adds the latest tokens of a window's live hypotheses to the rows of a step, if there is room. */
+static void se_add_rows(se_search *s, size_t at, de_row row[DE_ROWS])
+{
+    se_window *w = &s->window[at];
+    size_t i, stride = de_logits_stride(s->decoder->e->model);
+    if (s->n_ranked + w->n_live > er_min(DE_ROWS, s->decoder->logit_rows) || !se_fork(s, at)) {
         return;
     }
-    for (i = 0; i < n; i++, h++) {
-        row[i] = se_next_row(s, h, s->decoder->window);
+    for (i = 0; i < w->n_live; i++, s->n_ranked++) {
+        const se_hypothesis *h = &w->live[i];
+        de_row *to = &row[s->n_ranked];
+        to->token = h->tokens[h->n - 1];
+        to->position = (uint32_t)se_cached(s, w);
+        to->slot = h->slot;
+        to->window = (uint32_t)w->index;
+        to->want = 1;
+        s->ranked[s->n_ranked].window = w;
+        s->ranked[s->n_ranked].live = i;
+        s->ranked[s->n_ranked].logits = s->decoder->logits + s->n_ranked * stride;
     }
-    se_draft(s, s->live->tokens, s->live->n, se_room(s, n, n, position + 1));
+    w->steps++;
+}
+
+/* The draft of the only hypothesis of the only window as further rows of a step. */
+static size_t se_add_draft(se_search *s, de_row row[DE_ROWS], size_t n)
+{
+    const se_window *w = &s->window[0];
+    size_t i;
+    s->at_draft = s->n_draft = 0;
+    if (s->n_windows > 1 || w->n_live > 1) {
+        return n;
+    }
+    se_draft(s, w->live->tokens, w->live->n, se_room(s, n, n, row->position + 1u));
     for (i = 0; i < s->n_draft; i++, n++) {
         row[n] = row[n - 1];
         row[n].token = s->draft[i];
         row[n].position++;
     }
-    de_step(s->decoder, row, n);
-    s->logits = s->decoder->logits;
+    return n;
 }
 
-/* 1 if the search is complete or out of space. All live hypotheses have the same length. */
-static int se_done(const se_search *s)
+/* Whether the latest token was the draft's next one: its logits are known already. */
+static int se_follow_draft(se_search *s)
 {
-    const se_hypothesis *h = &s->live[0];
-    return s->n_live == 0 || (s->o->temperature <= 0.0f && s->n_ended >= s->needed) ||
-           h->n - h->n_given >= s->o->max_tokens || h->n >= SE_MAX_TOKENS ||
-           se_cached(s) + 1 >= s->decoder->e->model->n_text_ctx ||
-           __atomic_load_n(s->cancel, __ATOMIC_RELAXED);
+    se_window *w = &s->window[0];
+    const se_hypothesis *h = &w->live[0];
+    if (s->n_windows > 1 || w->n_live > 1 || s->at_draft == s->n_draft ||
+        h->tokens[h->n - 1] != s->draft[s->at_draft]) {
+        return 0;
+    }
+    s->at_draft++;
+    s->ranked[0].logits += de_logits_stride(s->decoder->e->model);
+    w->steps++;
+    return 1;
 }
 
-/* Whether the search has a single hypothesis: what it chooses is not revised. */
-static int se_is_single(const se_options *o)
+/* One step: all windows that are not done and for whose rows and slots there is room. */
+static void se_step(se_search *s)
 {
-    return o->width == 1 && (o->temperature > 0.0f || se_needed_endings(o) == 1);
+    de_row row[DE_ROWS];
+    size_t i, k;
+    if (!se_follow_draft(s)) {
+        s->n_ranked = 0;
+        memset(row, 0, sizeof row); /* silences gcc, which cannot know that there are rows */
+        for (i = 0; i < s->n_windows; i++) {
+            if (!se_is_done(s, &s->window[i]) && s->window[i].begun) {
+                se_add_rows(s, i, row);
+            }
+        }
+        de_step(s->decoder, row, se_add_draft(s, row, s->n_ranked));
+    }
+    se_rank_rows(s);
+    for (i = k = 0; i < s->n_ranked; i = k) {
+        se_window *w = s->ranked[i].window;
+        while (k < s->n_ranked && s->ranked[k].window == w) {
+            k++;
+        }
+        se_expand(s, (size_t)(w - s->window));
+    }
+}
+
+/* Begins and ends windows; returns whether any is not done. */
+static int se_go_on(se_search *s)
+{
+    size_t i, open = 0;
+    for (i = 0; i < s->n_windows && !__atomic_load_n(s->cancel, __ATOMIC_RELAXED); i++) {
+        se_window *w = &s->window[i];
+        if ((w->begun || se_begin_window(s, i)) && se_is_done(s, w)) {
+            se_end_window(s, w);
+        }
+        open += !se_is_done(s, w);
+    }
+    return open > 0;
+}
+
+/* The hypothesis that all live ones, and the best that ended, begin with, as far as it is certain.
+ * Uses w->next, whose contents are not needed between steps. */
+static void se_listen(se_search *s, se_window *w)
+{
+    se_hypothesis *h = &w->next[0];
+    size_t i, k, n = w->n_live > 0 ? w->live[0].n : 0;
+    for (i = 1; i < w->n_live + (size_t)w->has_best; i++) {
+        const se_hypothesis *other = i < w->n_live ? &w->live[i] : w->best;
+        n = er_min(n, other->n);
+        for (k = 0; k < n && other->tokens[k] == w->live[0].tokens[k]; k++) {
+        }
+        n = k;
+    }
+    if (n > 0) {
+        *h = w->live[0];
+        h->n = n;
+        s->listener.function(s->listener.user, h);
+    }
+}
+
+/* Prepares a decoding of n windows. */
+static void se_open(se_search *s, const se_prompt *p, const se_options *o, size_t n)
+{
+    size_t i;
+    s->o = o;
+    s->p = p;
+    s->needed = se_needed_endings(o);
+    s->n_windows = n;
+    s->at_draft = s->n_draft = 0;
+    for (i = 0; i < n; i++) {
+        se_window *w = &s->window[i];
+        w->n_live = w->n_ended = 0;
+        w->begun = w->has_best = 0;
+        w->steps = 0;
+    }
 }
 
 /* Decodes the window after a prompt and returns the best hypothesis, valid until the next call.
  * Stops between tokens when *cancel is set. */
 static const se_hypothesis *se_run(se_search *s, const se_prompt *p, const se_options *o)
 {
-    size_t i;
-    se_begin(s, p, o);
-    do {
-        se_hypothesis *before = s->live;
-        size_t n_before = s->n_live, n;
-        if (s->n_live == 0) {
+    se_window *w = &s->window[0];
+    se_open(s, p, o, 1);
+    w->index = s->decoder->window;
+    w->least_end = s->least_end;
+    se_draft(s, p->tokens + p->n - p->n_given, p->n_given, DE_ROWS);
+    s->ranked[0].logits = se_prefill(s, p->tokens, p->n, p->sot);
+    s->ranked[0].window = w;
+    s->ranked[0].live = 0;
+    s->n_ranked = 1;
+    se_begin(s, w, 0, s->fed_no_speech);
+    se_rank_rows(s);
+    se_expand(s, 0);
+    for (;;) {
+        se_report_progress(s);
+        if (s->listener.function != NULL) {
+            se_listen(s, w);
+        }
+        if (se_is_done(s, w) || __atomic_load_n(s->cancel, __ATOMIC_RELAXED)) {
             break;
         }
-        if (before[0].n > before[0].n_given) {
-            se_fork(s);
-            se_step(s);
-        }
-        if (s->filter.function != NULL) {
-            se_filter_rows(s);
-        }
-        memset(s->n_candidates, 0, n_before * sizeof *s->n_candidates); /* a cancelled pool skips */
-        tp_run(s->decoder->e->pool, n_before, se_rank_task, s);
-        n = o->temperature > 0.0f ? se_expand_samples(s) : se_expand_beam(s);
-        if (n == 0 && !s->has_best) {
-            se_keep_if_best(s, &before[0]); /* all tokens are forbidden */
-        }
-        s->live = s->next;
-        s->next = before;
-        s->n_live = n;
-        se_report_progress(s, before[0].n);
-        if (s->listener.function != NULL && s->n_live == 1 && se_is_single(o)) {
-            s->listener.function(s->listener.user, &s->live[0]);
-        }
-    } while (!se_done(s));
-    /* Unfinished hypotheses fill the beam, as in OpenAI's finalize(). */
-    for (i = 0; i < s->n_live && s->n_ended < o->width; i++) {
-        se_keep_if_best(s, &s->live[i]);
-        s->n_ended++;
+        se_step(s);
     }
-    return s->best;
+    s->steps += w->steps;
+    se_end_window(s, w);
+    return w->best;
 }
 
 /* ---- what a caller asks of the search besides ---- */
@@ -16903,106 +17194,32 @@ static size_t se_verify(se_search *s, const se_prompt *p, const se_former *f)
 
 /* ---- several windows at once ---- */
 
-/* 1 if se_run_windows() can do it: a single hypothesis, no filter, no prefix. */
-static int se_is_greedy(const se_search *s, const se_prompt *p, const se_options *o)
+/* 1 if se_run_windows() can do it: no filter, no text before the windows or at their beginning. */
+static int se_is_plain(const se_search *s, const se_prompt *p, const se_options *o)
 {
-    return o->temperature <= 0.0f && se_is_single(o) && p->n_given == 0 && p->sot == 0 &&
-           s->filter.function == NULL;
+    return o->temperature <= 0.0f && p->n_given == 0 && p->sot == 0 && s->filter.function == NULL;
 }
 
-/* Feeds the prompt into a slot for a window and ranks the candidates. */
-static void se_begin_window(se_search *s, size_t slot, size_t window, int32_t least_end)
-{
-    de_decoder *d = s->decoder;
-    se_hypothesis *h = &s->live[slot];
-    size_t before = d->window;
-    float *logits;
-    memset(h, 0, sizeof *h);
-    h->slot = (uint32_t)slot;
-    h->least_end = least_end;
-    d->window = window;
-    logits = se_feed_from(d, slot, s->p->tokens, 0, s->p->n, 0, s->p->sot, &h->no_speech);
-    d->window = before;
-    s->n_candidates[slot] = 0;
-    se_rank(s, slot, logits);
-}
-
-/* Calls se_ends_in_loop() with the window of a hypothesis. */
-static int se_ends_in_loop_in(se_search *s, se_hypothesis *h, size_t window)
-{
-    size_t before = s->decoder->window;
-    int loops;
-    s->decoder->window = window;
-    loops = se_ends_in_loop(s, h, NULL, 0, h->slot);
-    s->decoder->window = before;
-    return loops;
-}
-
-/* Extends each live hypothesis by its candidate. Those that end or have no candidate are written to
- * found; the others stay live, in order. */
-static void se_extend_windows(se_search *s, const size_t *window, se_hypothesis *found)
-{
-    se_hypothesis *before = s->live, *to;
-    size_t n = 0, i;
-    for (i = 0; i < s->n_live; i++) {
-        to = &s->next[n];
-        *to = before[i];
-        if (s->n_candidates[i] > 0) {
-            se_extend(to, &before[i], se_candidates(s, i), s->rules->vocab->eot);
-        }
-        if (s->n_candidates[i] == 0 || to->ended ||
-            (s->o->stop_loops && se_ends_in_loop_in(s, to, window[to->slot]))) {
-            found[to->slot] = *to;
-        } else {
-            n++;
-        }
-    }
-    s->live = s->next;
-    s->next = before;
-    s->n_live = n;
-}
-
-/* One decoder step for all live hypotheses, and their candidates. */
-static void se_step_windows(se_search *s, const size_t *window, uint32_t *steps)
-{
-    de_row row[SE_MAX_WIDTH];
-    size_t i, n = s->n_live;
-    memset(row, 0, sizeof row); /* silences gcc, which cannot know that n > 0 */
-    for (i = 0; i < n; i++) {
-        const se_hypothesis *h = &s->live[i];
-        row[i] = se_next_row(s, h, window[h->slot]);
-        steps[h->slot]++;
-    }
-    de_step(s->decoder, row, n);
-    s->logits = s->decoder->logits;
-    memset(s->n_candidates, 0, n * sizeof *s->n_candidates); /* a cancelled pool skips */
-    tp_run(s->decoder->e->pool, n, se_rank_task, s);
-}
-
-/* Greedy search in n windows at once: found[i] is what se_run() would find after the same prompt
- * with the caches window[i], steps[i] its number of steps. Stops between tokens when *cancel is
- * set; found is then invalid. */
+/* The search in n windows at once: found[i] is what se_run() would find after the same prompt with
+ * the caches window[i], steps[i] its number of steps. Stops between tokens when *cancel is set;
+ * found is then invalid. */
 static void se_run_windows(se_search *s, const se_prompt *p, const se_options *o, size_t n,
                            const size_t *window, const int32_t *least_end, se_hypothesis *found,
                            uint32_t *steps)
 {
     size_t i;
-    s->o = o;
-    s->p = p;
-    s->needed = 1;
-    s->n_ended = 0;
-    s->n_live = n;
+    se_open(s, p, o, n);
     for (i = 0; i < n; i++) {
-        steps[i] = 0;
-        se_begin_window(s, i, window[i], least_end[i]);
+        s->window[i].index = window[i];
+        s->window[i].least_end = least_end[i];
     }
-    for (se_extend_windows(s, window, found); !se_done(s);
-         se_extend_windows(s, window, found)) {
-        se_step_windows(s, window, steps);
-        se_report_progress(s, s->live[0].n);
+    while (se_go_on(s)) {
+        se_step(s);
+        se_report_progress(s);
     }
-    for (i = 0; i < s->n_live; i++) {
-        found[s->live[i].slot] = s->live[i];
+    for (i = 0; i < n; i++) {
+        found[i] = *s->window[i].best;
+        steps[i] = s->window[i].steps;
     }
     se_invalidate(s); /* s->fed and s->shared do not describe the slots */
 }
@@ -17124,25 +17341,45 @@ static void se_choose(se_choosing *c, se_choice *choice)
     }
 }
 
-static void se_carve(ar_arena *arena, se_search *s, size_t slots, const wnpu_model *m)
+/* Slots of a session whose windows have up to `beams` hypotheses: all of them for one window, and
+ * one for each of the others, which take what is free in turn. */
+static size_t se_slots(size_t beams, size_t windows)
 {
-    s->slots = slots;
-    s->live = ar_carve(arena, slots, sizeof(se_hypothesis));
-    s->next = ar_carve(arena, slots, sizeof(se_hypothesis));
-    s->best = ar_carve(arena, 1, sizeof(se_hypothesis));
-    s->candidate = ar_carve(arena, slots * (slots + 1), sizeof(se_candidate));
-    s->n_candidates = ar_carve(arena, slots, sizeof(size_t));
-    s->shared = ar_carve(arena, slots * slots, sizeof(uint32_t));
+    return beams + (windows > 1 ? windows - 1 : 0);
+}
+
+static void se_carve(ar_arena *arena, se_search *s, size_t beams, size_t windows,
+                     const wnpu_model *m)
+{
+    size_t i, n = windows > 1 ? windows : 1;
+    se_window nothing;
+    s->beams = beams;
+    s->slots = se_slots(beams, windows);
+    s->window = ar_carve(arena, n, sizeof(se_window));
+    for (i = 0; i < n; i++) {
+        se_window *w = s->window != NULL ? &s->window[i] : &nothing;
+        w->live = ar_carve(arena, beams, sizeof(se_hypothesis));
+        w->next = ar_carve(arena, beams, sizeof(se_hypothesis));
+        w->best = ar_carve(arena, 1, sizeof(se_hypothesis));
+        w->candidate = ar_carve(arena, beams * (beams + 1), sizeof(se_candidate));
+        w->n_candidates = ar_carve(arena, beams, sizeof(size_t));
+    }
+    s->max_windows = n;
+    s->shared = ar_carve(arena, s->slots * s->slots, sizeof(uint32_t));
     s->fed = ar_carve(arena, m->n_text_ctx, sizeof(int32_t));
 }
 
 /* Clears the hypotheses: they are copied whole, unused elements included. */
 static void se_start(se_search *s, size_t n_text_ctx)
 {
-    ar_wipe(s->live, s->slots * sizeof *s->live);
-    ar_wipe(s->next, s->slots * sizeof *s->next);
-    ar_wipe(s->best, sizeof *s->best);
-    ar_wipe(s->candidate, s->slots * (s->slots + 1) * sizeof *s->candidate);
+    size_t i;
+    for (i = 0; i < s->max_windows; i++) {
+        se_window *w = &s->window[i];
+        ar_wipe(w->live, s->beams * sizeof *w->live);
+        ar_wipe(w->next, s->beams * sizeof *w->next);
+        ar_wipe(w->best, sizeof *w->best);
+        ar_wipe(w->candidate, s->beams * (s->beams + 1) * sizeof *w->candidate);
+    }
     ar_wipe(s->fed, n_text_ctx * sizeof *s->fed);
     se_invalidate(s);
 }
@@ -21914,6 +22151,9 @@ static const pm_row pm_table[] = {
     {"beam", "--beam", NULL, "search",
      "hypotheses of the beam search; 1 is greedy search",
      PM_AT(beam), WNPU_PARAM_INT, 1, 1, SE_MAX_WIDTH, PM_NONE},
+    {"beam_limit", "--beam-limit", NULL, "search",
+     "texts of a beam that are further behind the best are dropped, in natural logarithms",
+     PM_AT(beam_limit), WNPU_PARAM_FLOAT, 2, 0.1, 1000, 0},
     {"patience", "--patience", NULL, "search",
      "a beam ends when this many times its hypotheses have ended",
      PM_AT(patience), WNPU_PARAM_FLOAT, 1, 0.1, 16, PM_NONE},
@@ -27657,6 +27897,8 @@ static void wd_options(const ru_run *r, float temperature, uint64_t attempt, se_
     o->temperature = temperature > 0.0f && temperature < 1e-6f ? 1e-6f : temperature;
     o->width = temperature > 0.0f ? (samples < r->text.max_beams ? samples : r->text.max_beams)
                                   : (size_t)p->beam;
+    /* hotwords are worth more than the limit: they would drop what is said in their place */
+    o->limit = p->n_hotwords == 0 && r->rules.trie.used <= LR_ROOTS ? p->beam_limit : 0.0f;
     o->patience = p->patience;
     o->length_penalty = p->length_penalty;
     o->length_rule = p->length_rule;
@@ -27669,8 +27911,8 @@ static void wd_options(const ru_run *r, float temperature, uint64_t attempt, se_
 }
 
 /* ---- text while it is decoded: on_token ----
- * A search with a single hypothesis reports it token by token, others when they are complete. What
- * has been reported is compared with the window's segments at its end. */
+ * The search reports what all hypotheses begin with, token by token. What has been reported is
+ * compared with the window's segments at its end. */
 
 /* Calls on_token. */
 static void wd_tell(ru_pieces *p, ru_call *call, const char *text, size_t length, int complete)
@@ -27845,7 +28087,7 @@ static void wd_read(ru_run *r, const ru_view *v, const se_prompt *p, const se_op
     memset(out, 0, sizeof *out);
     out->view = *v;
     out->text = text;
-    if (i == f->n || !se_is_greedy(s, p, o)) {
+    if (i == f->n || !se_is_plain(s, p, o)) {
         r->text.search.least_end = v->least_end;
         *text = *se_run(s, p, o);
         se_take_counts(s, &out->cost.tokens, &out->cost.prompt_tokens);
@@ -28680,7 +28922,7 @@ static void wi_decode_ahead(ru_run *r, const ru_view *first)
     if (r->audio.batch < 2 || !aw_cuts_windows(&r->audio, &r->call.params) ||
         r->call.params.condition_on_previous ||
         wd_needs_language(&r->out.now.language, &r->engine, &r->call.params) ||
-        !se_is_greedy(&r->text.search, &prompt, &options)) {
+        !se_is_plain(&r->text.search, &prompt, &options)) {
         return;
     }
     wi_encode_ahead(r, first);
@@ -29610,7 +29852,7 @@ static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_co
 {
     const wnpu_model *m = r->engine.model;
     size_t phrase_nodes = (size_t)c->max_phrase_tokens + LR_ROOTS;
-    size_t slots = c->max_beams > c->batch ? c->max_beams : c->batch;
+    size_t slots = se_slots(c->max_beams, c->batch);
     en_carve(arena, &r->engine, n_workers);
     r->text.max_beams = c->max_beams;
     de_carve(arena, &r->decoder, &r->engine, slots, c->batch > 1 ? c->batch : 1);
@@ -29628,7 +29870,7 @@ static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_co
     r->audio.store = &r->out.store;
     r->audio.ring = &r->ring;
     aw_carve(arena, &r->audio, c);
-    se_carve(arena, &r->text.search, slots, m);
+    se_carve(arena, &r->text.search, c->max_beams, c->batch, m);
     r->text.hypothesis = ar_carve(arena, 1, sizeof(se_hypothesis));
     al_carve(arena, &r->text.aligner, &r->decoder);
     r->context.previous = ar_carve(arena, wd_previous_capacity(m), sizeof(int32_t));
@@ -30010,7 +30252,7 @@ static void tt_decode_due(ru_run *r, size_t skip, size_t have, int64_t voice_end
         view = wi_view(r, skip, end - skip);
         wd_make_prompt(r, &view, wd_has_context(&r->state, &r->work), &p);
         wd_options(r, r->call.params.temperature, 0, &o);
-        if (se_is_greedy(&r->text.search, &p, &o)) {
+        if (se_is_plain(&r->text.search, &p, &o)) {
             if (f->n == 0 || wd_lookahead_index(f, &view) == f->n) {
                 tt_decode_ahead(r, &view, &p, &o);
                 t->voice_ms = voice_end_ms;

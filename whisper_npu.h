@@ -688,11 +688,12 @@ typedef enum wnpu_accel_use {
  * the previous window ends, and is decoded after it. With 1..8, windows end in pauses found by the
  * voice activity detector, none needs the text of another, and up to that many are decoded
  * together, which reads each weight only once. The text is the same for 1 to 8, but differs from 0.
- * Windows are decoded one at a time with beams, with a first temperature above 0, with text before
- * them (prompt, prefix, condition_on_previous), with on_logits or WNPU_LANGUAGE_EACH, and when they
- * are decoded again. A run reads 210 s of audio (13 MB) before it decodes the first window. Each
- * window after the first needs 5 MB for tiny, 10 MB for base, 31 MB for small, 83 MB for medium,
- * 139 MB for large, 17 MB for turbo; beyond max_beams also the cache of a hypothesis.
+ * Windows are decoded one at a time with a first temperature above 0, with text before them
+ * (prompt, prefix, condition_on_previous), with on_logits or WNPU_LANGUAGE_EACH, and when they are
+ * decoded again. A run reads 210 s of audio (13 MB) before it decodes the first window. Each window
+ * after the first needs 5 MB for tiny, 10 MB for base, 31 MB for small, 83 MB for medium, 139 MB for
+ * large, 17 MB for turbo, and the cache of a hypothesis. With beams, windows share these caches: as
+ * many are decoded at a time as the caches suffice for.
  *
  * require_accel turns computation on the CPU instead of the accelerator into an error: opening
  * fails with E_ACCEL if nothing would run on accel, and a run ends with E_ACCEL after the first
@@ -829,12 +830,11 @@ typedef enum wnpu_length_rule {
  * count.
  *
  * Text is valid UTF-8 in whole characters: bytes of an incomplete one are held back. It has no
- * timestamps and special tokens. Windows come in order. Greedy search (beam 1, patience 1) and
- * sampling with one sample report each token. With several hypotheses the text is known when all of
- * them are complete, and comes in one piece; so does that of a window decoded ahead of its turn:
- * with others (wnpu_config.batch), or in a live run during the pause at its end. A live run reports
- * a window when its end is known; until then wnpu_get_live() has tentative text. wnpu_choose()
- * reports nothing.
+ * timestamps and special tokens. Windows come in order. A token is reported as soon as all
+ * hypotheses have it: at once in greedy search. The text of a window decoded ahead of its turn,
+ * with others (wnpu_config.batch) or in a live run during the pause at its end, comes in one piece.
+ * A live run reports a window when its end is known; until then wnpu_get_live() has tentative text.
+ * wnpu_choose() reports nothing.
  *
  * Called in the thread of the run, which waits for it. Functions that read results, wnpu_get_live()
  * and wnpu_cancel() may be called in it. */
@@ -870,10 +870,15 @@ typedef struct wnpu_token_event {
  *                    change
  *   max_tokens       [0]  1..224: most tokens of a window; 0: half of the text context
  *
- * Search (search): a beam at temperature 0, samples above. A beam of 5 takes about twice the time
- * of greedy search and corrects a few words in a thousand.
+ * Search (search): a beam at temperature 0, samples above. A beam of 5 corrects five to ten words
+ * in a thousand; with the default beam_limit decoding takes about a sixth longer.
  *   beam             [1]  1..max_beams: hypotheses kept; 1 is greedy search. As OpenAI's beam
  *                    search, but hypotheses that differ only in timestamps are merged
+ *   beam_limit       [2]  0.1..1000; 0: off. A hypothesis is dropped when its log-probability is
+ *                    below that of the best one, alive or ended, by more than this (nats), and when
+ *                    it goes on as a better one does: the last 5 tokens are the same. The search
+ *                    then has two hypotheses most of the time, and finds nearly the same text. Not
+ *                    applied with hotwords, whose bonus would drop what is said in their place
  *   patience         [1]  0.1..16: the search continues until beam * patience hypotheses have ended
  *                    (Kasai et al., 2022)
  *   length_penalty   [1]  -4..4: exponent of the length rule
@@ -1133,6 +1138,7 @@ typedef struct wnpu_params {
                       size_t n_vocab);
     void *user;               /* first argument of the callbacks */
     /* Fields that are added go here, whatever their group. */
+    float beam_limit;         /* nats, 0: none */
 } wnpu_params;
 
 WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size);

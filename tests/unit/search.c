@@ -368,6 +368,7 @@ static void draws(void)
  * its hotwords are worth, and its timestamps more if any other might stand there. */
 typedef struct slow_hyp {
     int32_t tokens[32];
+    float logprob[32]; /* of each token */
     size_t n;
     float sum, bonus, times;
 } slow_hyp;
@@ -458,15 +459,60 @@ static float slow_rank(const se_options *o, const slow_hyp *h)
     return (float)((double)(h->sum + h->bonus + h->times) / pow(base, (double)o->length_penalty));
 }
 
+/* Whether the last five tokens of x are those of y before its last `ahead` ones. */
+static int slow_meets(const slow_hyp *x, const slow_hyp *y, size_t ahead)
+{
+    size_t i;
+    for (i = 1; i <= 5; i++) {
+        if (x->n < i || y->n < i + ahead || x->tokens[x->n - i] != y->tokens[y->n - ahead - i]) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* The rank before the last `ahead` tokens. */
+static float slow_rank_before(const se_options *o, const slow_hyp *h, size_t ahead)
+{
+    slow_hyp less = *h;
+    for (; ahead > 0; ahead--) {
+        less.sum -= less.logprob[--less.n];
+    }
+    return slow_rank(o, &less);
+}
+
+static size_t slow_met;
+
+/* Appends h, unless it goes on like one of the n others: then the better one is kept. */
+static size_t slow_append(const se_options *o, slow_hyp *all, size_t n, const slow_hyp *h)
+{
+    size_t i, ahead;
+    for (i = 0; i < n && o->limit > 0; i++) {
+        for (ahead = 0; ahead < 3; ahead++) {
+            int behind = slow_meets(&all[i], h, ahead);
+            if (behind || slow_meets(h, &all[i], ahead)) {
+                if (slow_rank_before(o, h, behind ? ahead : 0) >
+                    slow_rank_before(o, &all[i], behind ? 0 : ahead)) {
+                    all[i] = *h;
+                }
+                slow_met++;
+                return n;
+            }
+        }
+    }
+    all[n] = *h;
+    return n + 1;
+}
+
 /* BeamSearchDecoder.update() and finalize(), but with one timestamp a hypothesis, which counts as
- * much as all of them. */
+ * much as all of them, and without those that the limit drops. */
 static slow_hyp slow_beam(wnpu_session *s, const se_prompt *p, const se_options *o)
 {
     static slow_hyp live[16], next[16], finished[300], best;
     static slow_entry entries[16 * 2000];
     size_t vocab = (size_t)s->run.engine.model->vocab.n_vocab, n_live = 1, n_finished = 0, i, step;
     size_t most = (size_t)floor((double)((float)o->width * o->patience) + 0.5);
-    float *logprob = malloc(vocab * sizeof *logprob);
+    float *logprob = malloc(vocab * sizeof *logprob), lead = LR_FORBIDDEN;
     memset(&live[0], 0, sizeof live[0]);
     for (step = 0; step < o->max_tokens; step++) {
         size_t n = 0, saved = 0;
@@ -492,16 +538,22 @@ static slow_hyp slow_beam(wnpu_session *s, const se_prompt *p, const se_options 
         qsort(entries, n, sizeof *entries, by_score);
         for (i = 0; i < n && saved < o->width; i++) {
             slow_hyp h = live[entries[i].from];
+            float best_score = entries[0].score > lead ? entries[0].score : lead;
+            if (o->limit > 0 && entries[i].score < best_score - o->limit) {
+                break;
+            }
+            h.logprob[h.n] = entries[i].sum - h.sum;
             h.sum = entries[i].sum;
             h.bonus = entries[i].bonus;
             h.times = entries[i].times;
             if (entries[i].token == s->run.engine.model->vocab.eot) {
+                lead = entries[i].score > lead ? entries[i].score : lead;
                 if (n_finished < most) {
                     finished[n_finished++] = h;
                 }
             } else {
                 h.tokens[h.n++] = entries[i].token;
-                next[saved++] = h;
+                saved = slow_append(o, next, saved, &h);
             }
         }
         memcpy(live, next, sizeof live);
@@ -558,10 +610,16 @@ static void random_hotwords(wnpu_session *s)
 static void beam_reference(void)
 {
     wnpu_model *m = life_float_toy(7);
-    static const struct { unsigned width, tokens; float patience, penalty; int rule; } cases[] = {
-        {1, 24, 1, 1, 0}, {1, 8, 3, 1, 0}, {2, 12, 1, 1, 0}, {5, 20, 1, 1, 0}, {5, 8, 2, 1, 0},
-        {5, 8, 0.5f, 1, 0},
-        {3, 8, 1, 0, 0}, {3, 8, 1, 0.6f, 1}, {4, 8, 1, 2, 0}, {16, 5, 1, 1, 0}
+    static const struct {
+        unsigned width, tokens;
+        float patience, penalty;
+        int rule;
+        float limit;
+    } cases[] = {
+        {1, 24, 1, 1, 0, 0}, {1, 8, 3, 1, 0, 0}, {2, 12, 1, 1, 0, 0}, {5, 20, 1, 1, 0, 0},
+        {5, 8, 2, 1, 0, 0}, {5, 8, 0.5f, 1, 0, 0}, {3, 8, 1, 0, 0, 0}, {3, 8, 1, 0.6f, 1, 0},
+        {4, 8, 1, 2, 0, 0}, {16, 5, 1, 1, 0, 0}, {5, 24, 1, 1, 0, 1}, {16, 24, 1, 1, 0, 2},
+        {16, 12, 1, 0.6f, 1, 0.5f}, {5, 20, 2, 0, 0, 20}
     };
     int compute, ended = 0, runs = 0;
     for (compute = 0; compute < 2; compute++) {
@@ -575,6 +633,7 @@ static void beam_reference(void)
             o.patience = cases[k].patience;
             o.length_penalty = cases[k].penalty;
             o.length_rule = cases[k].rule;
+            o.limit = cases[k].limit;
             (void)snprintf(what, sizeof what, "compute %d, case %d", compute, (int)k);
             s->run.rules.timestamps = k % 2 == 0;
             lr_trie_clear(&s->run.rules.trie);
@@ -590,6 +649,7 @@ static void beam_reference(void)
     }
     eagerness = 0;
     T_CHECK(ended > 5 && ended < runs - 5, "%d of %d ended by themselves", ended, runs);
+    T_CHECK(slow_met > 0, "no hypotheses met");
     wnpu_model_close(m);
 }
 
