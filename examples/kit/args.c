@@ -27,13 +27,20 @@ static int complain(const args_table *table, const char *format, ...)
     return 1;
 }
 
+static void store(const args_row *row, void *to, long number)
+{
+    int small = (int)number;
+    memcpy((char *)to + row->at, row->size == sizeof small ? (void *)&small : (void *)&number,
+           row->size);
+}
+
 void args_init(const args_table *table, void *to)
 {
     size_t i;
     for (i = 0; i < table->n_rows; i++) {
         const args_row *row = &table->rows[i];
         if (row->type == ARGS_NUMBER && row->start >= row->low) {
-            memcpy((char *)to + row->at, &row->start, sizeof row->start);
+            store(row, to, row->start);
         }
     }
 }
@@ -45,9 +52,6 @@ static int take(const args_table *table, const args_row *row, void *to, char *va
     static const int on = 1;
     char *end, *field = (char *)to + row->at;
     long n;
-    if (table->take != NULL) {
-        return table->take(to, row, value);
-    }
     switch (row->type) {
     case ARGS_FLAG: memcpy(field, &on, sizeof on); return 0;
     case ARGS_TEXT: memcpy(field, &value, sizeof value); return 0;
@@ -55,12 +59,12 @@ static int take(const args_table *table, const args_row *row, void *to, char *va
         errno = 0;
         n = strtol(value, &end, 10);
         if (end == value || *end != '\0' || errno != 0 || n < row->low || n > row->high) {
-            return complain(table, "--%s is a number from %ld to %ld; see --help", row->name,
-                            row->low, row->high);
+            return complain(table, "--%s: must be %ld to %ld, not \"%s\"; see --help", row->name,
+                            row->low, row->high, value);
         }
-        memcpy(field, &n, sizeof n);
+        store(row, to, n);
         return 0;
-    default: return row->take(to, value);
+    default: return row->take != NULL ? row->take(to, value) : table->take(to, row, value);
     }
 }
 

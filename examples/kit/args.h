@@ -11,9 +11,9 @@
 #define ARGS_END (-1) /* the program is to end with status 0, after --help */
 
 typedef enum args_type {
-    ARGS_TAKE,                /* take() is told */
+    ARGS_TAKE,                /* take() of the row is told, or that of the table */
     ARGS_FLAG,                /* no value: the int at `at` becomes 1 */
-    ARGS_NUMBER,              /* a whole number from low to high, for the long at `at` */
+    ARGS_NUMBER,              /* a whole number from low to high, for the long or int at `at` */
     ARGS_TEXT                 /* a string, for the const char * at `at` */
 } args_type;
 
@@ -21,7 +21,8 @@ typedef enum args_type {
 #define ARGS_FLAG_AT(structure, field) .type = ARGS_FLAG, .at = offsetof(structure, field)
 #define ARGS_TEXT_AT(structure, field) .type = ARGS_TEXT, .at = offsetof(structure, field)
 #define ARGS_NUMBER_AT(structure, field, least, most) \
-    .type = ARGS_NUMBER, .at = offsetof(structure, field), .low = least, .high = most
+    .type = ARGS_NUMBER, .at = offsetof(structure, field), .low = least, .high = most, \
+    .size = sizeof ((structure *)0)->field
 
 typedef struct args_row {
     const char *name;         /* without "--" */
@@ -29,6 +30,7 @@ typedef struct args_row {
     const char *value;        /* what the help calls its value; NULL: it has none */
     args_type type;
     size_t at;                /* of a field in the program's structure */
+    size_t size;              /* of a number there */
     long low, high;
     long start;               /* number without the option; less than low: `otherwise` says */
     const char *otherwise;    /* what holds without the option, in words; NULL: not told */
@@ -41,7 +43,7 @@ typedef struct args_table {
     const char *program;      /* begins its messages */
     const args_row *rows;
     size_t n_rows;
-    /* Takes every option, in place of what its row says; the same results. NULL: none. */
+    /* Takes ARGS_TAKE options whose row has no take(); the same results. NULL: there are none. */
     int (*take)(void *to, const args_row *row, char *value);
 } args_table;
 

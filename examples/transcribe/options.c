@@ -26,32 +26,22 @@ int complain(int code, const char *format, ...)
 
 /* ---- the table ---- */
 
-typedef enum row_type {
-    ROW_CALL,                 /* take() reads the value */
-    ROW_FLAG,                 /* no value: sets the int at at to high */
-    ROW_NUMBER,               /* a whole number from low to high, for the int at at */
-    ROW_TEXT,                 /* a string, for the const char * at at */
-    ROW_PARAM,                /* for wnpu_params_set(): value if that is set, else what is given */
-    ROW_PRINT                 /* print(), and the program ends */
-} row_type;
-
 #define AT(field) offsetof(options, field)
+#define FLAG_AT(field) .is.type = ARGS_FLAG, .is.at = AT(field)
+#define TEXT_AT(field) .is.type = ARGS_TEXT, .is.at = AT(field)
+#define NUMBER_AT(field) .is.type = ARGS_NUMBER, .is.at = AT(field), .is.size = sizeof(int)
 
-/* An option. Members that are not set: the option has none, or, with param, the parameter's. */
+/* An option. Members that are not set: the option has none, or, with param, the parameter's. One
+ * that is stored in no field has take or print, or else sets its param. */
 typedef struct option_row {
-    const char *name;         /* without "--" */
-    char letter;
-    const char *argument;     /* what --help calls the value */
-    const char *group, *meaning;
+    args_row is;              /* what options of all programs are */
+    const char *group;
     const char *param;        /* run parameter that it sets, in place of the library's row */
-    const char *range, *fallback; /* in words */
+    const char *setting;      /* for that, in place of a value that is given */
+    const char *range;        /* in words */
     const char *(*word)(int n); /* the range is all words from word(0) on, up to NULL */
-    row_type type;
-    size_t at;                /* of a field of options */
-    int low, high;
-    const char *value;
     int (*take)(options *o, const option_info *info, const char *value);
-    int (*print)(void);
+    int (*print)(void);       /* and the program ends */
 } option_row;
 
 static const char *isa_name(int isa)
@@ -60,169 +50,165 @@ static const char *isa_name(int isa)
 }
 
 static const option_row rows[] = {
-    {.name = "model", .letter = 'm', .argument = "FILE", .group = "basic", .type = ROW_TEXT,
-     .at = AT(model), .fallback = "from the cache",
-     .meaning = "Whisper model: a ggml file, or a pack made by " BUILT("pack") ", which opens "
+    {.is.name = "model", .is.letter = 'm', .is.value = "FILE", .group = "basic", TEXT_AT(model),
+     .is.otherwise = "from the cache",
+     .is.meaning = "Whisper model: a ggml file, or a pack made by " BUILT("pack") ", which opens "
          "faster. Without it one from ~/.cache/whisper_npu, which " FETCH " fills: "
          "ggml-base.en.bin for recordings that are certainly English and with --language en, "
          "else ggml-tiny.bin, which detects the language"},
-    {.name = "language", .letter = 'l', .argument = "LANG", .group = "basic", .type = ROW_PARAM,
+    {.is.name = "language", .is.letter = 'l', .is.value = "LANG", .group = "basic",
      .param = "language"},
-    {.name = "translate", .group = "basic", .type = ROW_PARAM, .param = "task",
-     .value = "translate",
-     .meaning = "translate into English (multilingual models)"},
+    {.is.name = "translate", .group = "basic", .param = "task", .setting = "translate",
+     .is.meaning = "translate into English (multilingual models)"},
 
-    {.name = "channel", .argument = "N|centre|mix", .group = "input", .take = value_channel,
-     .high = 255, .range = "0 to 255, centre or mix", .fallback = "mix",
-     .meaning = "use one channel, counted from 0, that of the loudspeaker in the middle, which has "
-         "the dialogue of films, or the mean of all"},
-    {.name = "speakers", .argument = "channels", .group = "input", .take = value_speakers,
-     .range = "channels", .fallback = "none",
-     .meaning = "each channel has a speaker of its own: text per channel, ordered by time, what is "
-         "also heard in another channel once. json, verbose_json and vtt name the speakers. Reads "
-         "the recording into memory; turns on --words; not with --channel N, --spans or "
-         "--commands"},
-    {.name = "track", .argument = "N", .group = "input", .type = ROW_NUMBER,
-     .at = AT(input.track), .high = 999, .fallback = "chosen by ffmpeg",
-     .meaning = "audio track of a file, counted from 0"},
-    {.name = "offset", .argument = "T", .group = "input", .take = value_offset, .fallback = "0",
-     .range = "seconds, M:S or H:M:S",
-     .meaning = "start here; times in the output are still those of the file"},
-    {.name = "duration", .argument = "T", .group = "input", .take = value_duration,
-     .range = "seconds, M:S or H:M:S", .fallback = "to the end",
-     .meaning = "stop after this time"},
-    {.name = "clip-timestamps", .argument = "LIST", .group = "input", .take = value_clips,
-     .range = "start,end,start,end,...", .fallback = "everything",
-     .meaning = "transcribe only these stretches; the last one may have no end"},
-    {.name = "raw", .argument = "FORMAT[,RATE[,CHANNELS]]", .group = "input", .take = value_raw,
+    {.is.name = "channel", .is.value = "N|centre|mix", .group = "input", .take = value_channel,
+     .is.high = 255, .range = "0 to 255, centre or mix", .is.otherwise = "mix",
+     .is.meaning = "use one channel, counted from 0, that of the loudspeaker in the middle, which "
+         "has the dialogue of films, or the mean of all"},
+    {.is.name = "speakers", .is.value = "channels", .group = "input", .take = value_speakers,
+     .range = "channels", .is.otherwise = "none",
+     .is.meaning = "each channel has a speaker of its own: text per channel, ordered by time, "
+         "what is also heard in another channel once. json, verbose_json and vtt name the "
+         "speakers. Reads the recording into memory; turns on --words; not with --channel N, "
+         "--spans or --commands"},
+    {.is.name = "track", .is.value = "N", .group = "input", NUMBER_AT(input.track), .is.high = 999,
+     .is.otherwise = "chosen by ffmpeg",
+     .is.meaning = "audio track of a file, counted from 0"},
+    {.is.name = "offset", .is.value = "T", .group = "input", .take = value_offset,
+     .is.otherwise = "0", .range = "seconds, M:S or H:M:S",
+     .is.meaning = "start here; times in the output are still those of the file"},
+    {.is.name = "duration", .is.value = "T", .group = "input", .take = value_duration,
+     .range = "seconds, M:S or H:M:S", .is.otherwise = "to the end",
+     .is.meaning = "stop after this time"},
+    {.is.name = "clip-timestamps", .is.value = "LIST", .group = "input", .take = value_clips,
+     .range = "start,end,start,end,...", .is.otherwise = "everything",
+     .is.meaning = "transcribe only these stretches; the last one may have no end"},
+    {.is.name = "raw", .is.value = "FORMAT[,RATE[,CHANNELS]]", .group = "input", .take = value_raw,
      .range = "u8, s16le, s24le, s32le, f32le, f64le, alaw, mulaw; 8000 to 192000; 1 to 256",
-     .fallback = "RATE 16000, CHANNELS 1",
-     .meaning = "every FILE consists of samples without a header"},
-    {.name = "stall", .argument = "SECONDS", .group = "input", .take = value_stall, .high = 86400,
-     .fallback = "30",
-     .meaning = "give up on ffmpeg after this time without progress; 0: never"},
+     .is.otherwise = "RATE 16000, CHANNELS 1",
+     .is.meaning = "every FILE consists of samples without a header"},
+    {.is.name = "stall", .is.value = "SECONDS", .group = "input", .take = value_stall,
+     .is.high = 86400, .is.otherwise = "30",
+     .is.meaning = "give up on ffmpeg after this time without progress; 0: never"},
 
-    {.name = "format", .letter = 'f', .argument = "LIST", .group = "output", .take = value_formats,
-     .word = wnpu_format_name, .fallback = "by the extension of the output, else txt",
-     .meaning = "one or more formats, separated by commas; tsv and csv have times in ms, json has "
-         "everything. An unknown extension of an output is an error unless this is given"},
-    {.name = "output", .letter = 'o', .argument = "PATH", .group = "output", .take = value_output,
-     .fallback = "-",
-     .meaning = "a file; with several formats its name without the extension (talk: talk.txt, "
+    {.is.name = "format", .is.letter = 'f', .is.value = "LIST", .group = "output",
+     .take = value_formats, .word = wnpu_format_name,
+     .is.otherwise = "by the extension of the output, else txt",
+     .is.meaning = "one or more formats, separated by commas; tsv and csv have times in ms, json "
+         "has everything. An unknown extension of an output is an error unless this is given"},
+    {.is.name = "output", .is.letter = 'o', .is.value = "PATH", .group = "output",
+     .take = value_output, .is.otherwise = "-",
+     .is.meaning = "a file; with several formats its name without the extension (talk: talk.txt, "
          "talk.srt); or a directory, which gets NAME.FORMAT for each FILE and is created if PATH "
          "ends with / or there are several FILEs. Can be repeated for files with different "
          "extensions. - is standard output, where several FILEs are written under ==> NAME <== "
          "lines (txt) or as one array (json)"},
-    {.name = "spans", .group = "output", .type = ROW_FLAG, .at = AT(spans), .high = 1,
-     .meaning = "write begin and end of each stretch of speech in ms, and no text"},
-    {.name = "device", .group = "output", .type = ROW_FLAG, .at = AT(device), .high = 1,
-     .meaning = "in json, tell for each segment what its encoder ran on, cpu or accelerator: the "
-         "only member that differs between machines"},
+    {.is.name = "spans", .group = "output", FLAG_AT(spans),
+     .is.meaning = "write begin and end of each stretch of speech in ms, and no text"},
+    {.is.name = "device", .group = "output", FLAG_AT(device),
+     .is.meaning = "in json, tell for each segment what its encoder ran on, cpu or accelerator: "
+         "the only member that differs between machines"},
 
-    {.name = "align", .argument = "TEXTFILE", .group = "output", .take = value_align,
-     .meaning = "write this text, a segment for each line, with the times at which its words were "
-         "said. Words that were not said have probability 0 in json"},
-    {.name = "align-extra", .group = "output", .type = ROW_FLAG, .at = AT(align_extra), .high = 1,
-     .meaning = "with --align, also write what was said but is not in the text"},
+    {.is.name = "align", .is.value = "TEXTFILE", .group = "output", .take = value_align,
+     .is.meaning = "write this text, a segment for each line, with the times at which its words "
+         "were said. Words that were not said have probability 0 in json"},
+    {.is.name = "align-extra", .group = "output", FLAG_AT(align_extra),
+     .is.meaning = "with --align, also write what was said but is not in the text"},
 
-    {.name = "subtitles", .group = "subtitles", .type = ROW_FLAG, .at = AT(subtitles), .high = 1,
-     .meaning = "lines of 42 columns, 2 per cue, 1 to 7 s, 80 ms between cues, 20 columns per "
+    {.is.name = "subtitles", .group = "subtitles", FLAG_AT(subtitles),
+     .is.meaning = "lines of 42 columns, 2 per cue, 1 to 7 s, 80 ms between cues, 20 columns per "
          "second. The options below change these values; each of them turns on --words"},
-    {.name = "max-line-width", .argument = "N", .group = "subtitles", .type = ROW_NUMBER,
-     .at = AT(layout.max_line_width), .low = 8, .high = 1000, .fallback = "no limit",
-     .meaning = "columns of a line; East Asian characters and emoji occupy two"},
-    {.name = "max-lines", .argument = "N", .group = "subtitles", .type = ROW_NUMBER,
-     .at = AT(layout.max_lines), .low = 1, .high = 16, .fallback = "no limit",
-     .meaning = "lines of a cue; needs a line width"},
-    {.name = "max-cue-ms", .argument = "N", .group = "subtitles", .type = ROW_NUMBER,
-     .at = AT(layout.max_cue_ms), .low = 500, .high = 60000, .fallback = "no limit",
-     .meaning = "longest cue"},
-    {.name = "min-cue-ms", .argument = "N", .group = "subtitles", .type = ROW_NUMBER,
-     .at = AT(layout.min_cue_ms), .high = 10000, .fallback = "0",
-     .meaning = "shortest cue"},
-    {.name = "min-gap-ms", .argument = "N", .group = "subtitles", .type = ROW_NUMBER,
-     .at = AT(layout.min_gap_ms), .high = 1000, .fallback = "0",
-     .meaning = "time between cues"},
-    {.name = "reading-speed", .argument = "N", .group = "subtitles", .type = ROW_NUMBER,
-     .at = AT(layout.reading_speed), .low = 5, .high = 100, .fallback = "no limit",
-     .meaning = "columns per second; cues stay that long if there is room"},
-    {.name = "max-words", .argument = "N", .group = "subtitles", .type = ROW_NUMBER,
-     .at = AT(layout.max_words), .low = 1, .high = 128, .fallback = "no limit",
-     .meaning = "words of a cue, or characters of a script without spaces; 1 shows word by word"},
-    {.name = "word-times", .group = "subtitles", .type = ROW_FLAG, .at = AT(layout.word_times),
-     .high = 1,
-     .meaning = "mark when each word of a cue begins, for players that highlight it (karaoke), in "
-         "vtt, ass and lrc"},
+    {.is.name = "max-line-width", .is.value = "N", .group = "subtitles",
+     NUMBER_AT(layout.max_line_width), .is.low = 8, .is.high = 1000, .is.otherwise = "no limit",
+     .is.meaning = "columns of a line; East Asian characters and emoji occupy two"},
+    {.is.name = "max-lines", .is.value = "N", .group = "subtitles", NUMBER_AT(layout.max_lines),
+     .is.low = 1, .is.high = 16, .is.otherwise = "no limit",
+     .is.meaning = "lines of a cue; needs a line width"},
+    {.is.name = "max-cue-ms", .is.value = "N", .group = "subtitles", NUMBER_AT(layout.max_cue_ms),
+     .is.low = 500, .is.high = 60000, .is.otherwise = "no limit",
+     .is.meaning = "longest cue"},
+    {.is.name = "min-cue-ms", .is.value = "N", .group = "subtitles", NUMBER_AT(layout.min_cue_ms),
+     .is.high = 10000, .is.otherwise = "0",
+     .is.meaning = "shortest cue"},
+    {.is.name = "min-gap-ms", .is.value = "N", .group = "subtitles", NUMBER_AT(layout.min_gap_ms),
+     .is.high = 1000, .is.otherwise = "0",
+     .is.meaning = "time between cues"},
+    {.is.name = "reading-speed", .is.value = "N", .group = "subtitles",
+     NUMBER_AT(layout.reading_speed), .is.low = 5, .is.high = 100, .is.otherwise = "no limit",
+     .is.meaning = "columns per second; cues stay that long if there is room"},
+    {.is.name = "max-words", .is.value = "N", .group = "subtitles", NUMBER_AT(layout.max_words),
+     .is.low = 1, .is.high = 128, .is.otherwise = "no limit",
+     .is.meaning = "words of a cue, or characters of a script without spaces; 1 shows word by "
+         "word"},
+    {.is.name = "word-times", .group = "subtitles", FLAG_AT(layout.word_times),
+     .is.meaning = "mark when each word of a cue begins, for players that highlight it (karaoke), "
+         "in vtt, ass and lrc"},
 
-    {.name = "no-fallback", .group = "gates", .type = ROW_PARAM, .param = "temperature_step",
-     .value = "off",
-     .meaning = "never decode a window again: the same as --temperature-step off"},
+    {.is.name = "no-fallback", .group = "gates", .param = "temperature_step", .setting = "off",
+     .is.meaning = "never decode a window again: the same as --temperature-step off"},
 
-    {.name = "hotwords", .argument = "LIST|@FILE", .group = "prompts", .take = value_hotwords,
+    {.is.name = "hotwords", .is.value = "LIST|@FILE", .group = "prompts", .take = value_hotwords,
      .param = "hotwords", .range = "words separated by commas, or a file with one per line"},
-    {.name = "replace", .argument = "LIST|@FILE", .group = "style", .take = value_replace,
+    {.is.name = "replace", .is.value = "LIST|@FILE", .group = "style", .take = value_replace,
      .param = "replace", .range = "this => that, separated by commas, or a file with one per line"},
-    {.name = "commands", .argument = "FILE", .group = "prompts", .take = value_commands,
-     .fallback = "none",
-     .meaning = "tell which of the phrases in FILE, one per line, was said: writes the phrase, its "
-         "log-probability, the margin to the second best and that one, separated by tabs"},
+    {.is.name = "commands", .is.value = "FILE", .group = "prompts", .take = value_commands,
+     .is.otherwise = "none",
+     .is.meaning = "tell which of the phrases in FILE, one per line, was said: writes the phrase, "
+         "its log-probability, the margin to the second best and that one, separated by tabs"},
 
-    {.name = "language-mode", .argument = "MODE", .group = "language", .take = value_language_mode,
-     .param = "language_mode", .range = "first, each, or 1 to 20", .low = 1, .high = 20,
-     .fallback = "first",
-     .meaning = "how auto detects the language. first or once: from the first speech; a number: "
-         "from the average of so many windows of 30 s; each: for every window, and a pause of 3 s "
-         "ends a window"},
-    {.name = "languages", .argument = "LIST", .group = "language", .take = value_languages,
-     .param = "languages", .range = "codes or names separated by commas", .fallback = "all"},
+    {.is.name = "language-mode", .is.value = "MODE", .group = "language",
+     .take = value_language_mode, .param = "language_mode", .range = "first, each, or 1 to 20",
+     .is.low = 1, .is.high = 20, .is.otherwise = "first",
+     .is.meaning = "how auto detects the language. first or once: from the first speech; a "
+         "number: from the average of so many windows of 30 s; each: for every window, and a "
+         "pause of 3 s ends a window"},
+    {.is.name = "languages", .is.value = "LIST", .group = "language", .take = value_languages,
+     .param = "languages", .range = "codes or names separated by commas", .is.otherwise = "all"},
 
-    {.name = "threads", .letter = 't', .argument = "N", .group = "run", .type = ROW_NUMBER,
-     .at = AT(config.threads), .low = 1, .high = 64,
-     .fallback = "one per CPU, at most 8",
-     .meaning = "threads"},
-    {.name = "batch", .argument = "N", .group = "run", .type = ROW_NUMBER, .at = AT(config.batch),
-     .low = 1, .high = 8, .fallback = "off",
-     .meaning = "windows end in pauses, and up to N of them are decoded together: long recordings "
-         "take less time and more memory. The text is the same for all N, but not as without"},
-    {.name = "isa", .argument = "NAME", .group = "run", .take = value_isa, .word = isa_name,
-     .fallback = "auto",
-     .meaning = "instruction set; the text is the same with all"},
-    {.name = "compute", .argument = "C", .group = "run", .take = value_compute,
-     .word = value_compute_name, .fallback = "int8",
-     .meaning = "arithmetic; float is the slow reference"},
-    {.name = "npu", .argument = "auto|PACK", .group = "run", .type = ROW_TEXT, .at = AT(npu),
-     .fallback = "none",
-     .meaning = "use an AMD XDNA NPU with the built-in kernels, which only a simulator has "
+    {.is.name = "threads", .is.letter = 't', .is.value = "N", .group = "run",
+     NUMBER_AT(config.threads), .is.low = 1, .is.high = 64,
+     .is.otherwise = "one per CPU, at most 8",
+     .is.meaning = "threads"},
+    {.is.name = "batch", .is.value = "N", .group = "run", NUMBER_AT(config.batch), .is.low = 1,
+     .is.high = 8, .is.otherwise = "off",
+     .is.meaning = "windows end in pauses, and up to N of them are decoded together: long "
+         "recordings take less time and more memory. The text is the same for all N, but not as "
+         "without"},
+    {.is.name = "isa", .is.value = "NAME", .group = "run", .take = value_isa, .word = isa_name,
+     .is.otherwise = "auto",
+     .is.meaning = "instruction set; the text is the same with all"},
+    {.is.name = "compute", .is.value = "C", .group = "run", .take = value_compute,
+     .word = value_compute_name, .is.otherwise = "int8",
+     .is.meaning = "arithmetic; float is the slow reference"},
+    {.is.name = "npu", .is.value = "auto|PACK", .group = "run", TEXT_AT(npu),
+     .is.otherwise = "none",
+     .is.meaning = "use an AMD XDNA NPU with the built-in kernels, which only a simulator has "
          "executed so far, or with those in directory PACK. The text is the same; without a "
          "working NPU the CPU does everything, after a message"},
-    {.name = "npu-all", .group = "run", .type = ROW_FLAG, .at = AT(config.accel_use),
-     .high = WNPU_ACCEL_ALL,
-     .meaning = "give the NPU every product that fits its kernels, not only those that it is "
+    {.is.name = "npu-all", .group = "run", FLAG_AT(config.accel_use),
+     .is.meaning = "give the NPU every product that fits its kernels, not only those that it is "
          "expected to compute faster than the CPU"},
-    {.name = "require-npu", .group = "run", .type = ROW_FLAG, .at = AT(config.require_accel),
-     .high = 1,
-     .meaning = "fail rather than let the CPU do the NPU's part"},
+    {.is.name = "require-npu", .group = "run", FLAG_AT(config.require_accel),
+     .is.meaning = "fail rather than let the CPU do the NPU's part"},
 
-    {.name = "quiet", .letter = 'q', .group = "messages", .type = ROW_FLAG, .at = AT(quiet),
-     .high = 1,
-     .meaning = "print errors only"},
-    {.name = "verbose", .letter = 'v', .group = "messages", .type = ROW_FLAG, .at = AT(verbose),
-     .high = 1,
-     .meaning = "print model, speed and time of each stage on standard error; without it, the "
+    {.is.name = "quiet", .is.letter = 'q', .group = "messages", FLAG_AT(quiet),
+     .is.meaning = "print errors only"},
+    {.is.name = "verbose", .is.letter = 'v', .group = "messages", FLAG_AT(verbose),
+     .is.meaning = "print model, speed and time of each stage on standard error; without it, the "
          "speed is printed on terminals only"},
-    {.name = "progress", .group = "messages", .type = ROW_FLAG, .at = AT(progress), .high = 1,
-     .meaning = "print the progress on standard error: on a terminal in one line (there it is the "
-         "default), else one line per step"},
-    {.name = "list-languages", .group = "messages", .type = ROW_PRINT, .print = help_list_languages,
-     .meaning = "print codes and names of all languages, and exit"},
-    {.name = "list-options", .group = "messages", .type = ROW_PRINT, .print = help_list_options,
-     .meaning = "print all options as a Markdown table, and exit"},
-    {.name = "self-test", .group = "messages", .type = ROW_PRINT, .print = help_self_test,
-     .meaning = "compare the library with known answers, and exit with status 0 or 6"},
-    {.name = "version", .group = "messages", .type = ROW_PRINT, .print = help_version,
-     .meaning = "print the version, and exit"},
-    {.name = "help", .letter = 'h', .group = "messages", .type = ROW_PRINT, .print = help_print,
-     .meaning = "print this text, and exit"}
+    {.is.name = "progress", .group = "messages", FLAG_AT(progress),
+     .is.meaning = "print the progress on standard error: on a terminal in one line (there it is "
+         "the default), else one line per step"},
+    {.is.name = "list-languages", .group = "messages", .print = help_list_languages,
+     .is.meaning = "print codes and names of all languages, and exit"},
+    {.is.name = "list-options", .group = "messages", .print = help_list_options,
+     .is.meaning = "print all options as a Markdown table, and exit"},
+    {.is.name = "self-test", .group = "messages", .print = help_self_test,
+     .is.meaning = "compare the library with known answers, and exit with status 0 or 6"},
+    {.is.name = "version", .group = "messages", .print = help_version,
+     .is.meaning = "print the version, and exit"},
+    {.is.name = "help", .is.letter = 'h', .group = "messages", .print = help_print,
+     .is.meaning = "print this text, and exit"}
 };
 #define ROWS (sizeof rows / sizeof rows[0])
 
@@ -252,7 +238,7 @@ static int has_own_row(const wnpu_param *param)
 {
     size_t i;
     for (i = 0; i < ROWS && param->option != NULL; i++) {
-        if (strcmp(rows[i].name, param->option + 2) == 0) {
+        if (strcmp(rows[i].is.name, param->option + 2) == 0) {
             return 1;
         }
     }
@@ -363,23 +349,23 @@ static void info_of_row(option_info *info, const option_row *row)
         info_of_param(info);
     }
     info->row = row;
-    info->name = row->name;
-    info->letter = row->letter;
-    info->low = row->low;
-    info->high = row->high;
-    info->argument = row->argument;
+    info->name = row->is.name;
+    info->letter = row->is.letter;
+    info->low = (int)row->is.low;
+    info->high = (int)row->is.high;
+    info->argument = row->is.value;
     info->group = row->group;
-    info->meaning = row->meaning != NULL ? row->meaning : info->meaning;
+    info->meaning = row->is.meaning != NULL ? row->is.meaning : info->meaning;
     if (row->range != NULL) {
         snprintf(info->range, sizeof info->range, "%s", row->range);
     } else if (row->word != NULL) {
         describe_words(row->word, info->range, sizeof info->range);
-    } else if (row->argument != NULL && row->low < row->high) {
-        snprintf(info->range, sizeof info->range, "%d to %d", row->low, row->high);
+    } else if (row->is.value != NULL && row->is.low < row->is.high) {
+        snprintf(info->range, sizeof info->range, "%ld to %ld", row->is.low, row->is.high);
     }
-    if (row->fallback != NULL || row->type == ROW_FLAG) {
+    if (row->is.otherwise != NULL || row->is.type == ARGS_FLAG) {
         snprintf(info->fallback, sizeof info->fallback, "%s",
-                 row->fallback != NULL ? row->fallback : "off");
+                 row->is.otherwise != NULL ? row->is.otherwise : "off");
     }
 }
 
@@ -422,34 +408,27 @@ static int set_param(options *o, const option_info *info, const char *value)
     return complain(EXIT_USAGE, "--%s: %s; see %s--help", info->name, why, see);
 }
 
-/* Takes one option, that of options_info(of->at, ...). */
+/* Takes an option that no field is for, that of options_info(of->at, ...). */
 static int take_option(void *to, const args_row *of, char *value)
 {
     options *o = to;
     option_info info;
     const option_row *row;
-    int n = 0, failed;
+    int failed;
     (void)options_info(of->at, &info);
     row = info.row;
-    if (row == NULL) {
-        return set_param(o, &info, value != NULL ? value
-                                 : strncmp(info.name, "no-", 3) == 0 ? "off" : "on");
+    if (row != NULL && row->take != NULL) {
+        return row->take(o, &info, value);
     }
-    switch (row->type) {
-    case ROW_CALL: return row->take(o, &info, value);
-    case ROW_PARAM: return set_param(o, &info, row->value != NULL ? row->value : value);
-    case ROW_TEXT: memcpy((char *)o + row->at, &value, sizeof value); return 0;
-    case ROW_FLAG: memcpy((char *)o + row->at, &row->high, sizeof row->high); return 0;
-    case ROW_NUMBER:
-        failed = value_number(&info, value, &n);
-        if (failed == 0) {
-            memcpy((char *)o + row->at, &n, sizeof n);
-        }
-        return failed;
-    default: /* ROW_PRINT */
+    if (row != NULL && row->print != NULL) {
         failed = row->print();
         return failed != 0 ? failed : ARGS_END;
     }
+    if (row != NULL) {
+        return set_param(o, &info, row->setting != NULL ? row->setting : value);
+    }
+    return set_param(o, &info, value != NULL ? value
+                             : strncmp(info.name, "no-", 3) == 0 ? "off" : "on");
 }
 
 /* What of the recording is heard. */
@@ -544,10 +523,12 @@ int options_parse(options *o, int argc, char **argv, int *code)
     for (i = 0; options_info(i, &info) == 0; i++) {
         if (info.name != NULL && table.n_rows++ < ARGS_MOST) {
             args_row *row = &known[table.n_rows - 1];
+            if (info.row != NULL) {
+                *row = info.row->is;
+            }
             row->name = info.name;
-            row->letter = info.letter;
             row->value = info.argument;
-            row->at = i;
+            row->at = row->type == ARGS_TAKE ? i : row->at;
         }
     }
     *code = args_parse(&table, o, argc, argv);
