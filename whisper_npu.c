@@ -28191,7 +28191,8 @@ static int wd_attempt_short(ru_run *r, ru_view *v, int context, ru_reading *kept
 }
 
 /* Decodes the window until a decoding is accepted: text that repeats itself once more without
- * context, then at increasing temperatures. */
+ * context, then at increasing temperatures; what is refused at all of them once without context,
+ * which may be the cause whatever the text looks like. */
 static void wd_attempts(ru_run *r, ru_view *v, ru_reading *kept)
 {
     const uint32_t repeats = WNPU_REFUSED_LOOP | WNPU_REFUSED_COMPRESSION;
@@ -28199,7 +28200,7 @@ static void wd_attempts(ru_run *r, ru_view *v, ru_reading *kept)
     int context = wd_has_context(&r->state, &r->work);
     uint32_t attempt, reasons, all = 0, steps = 0;
     float temperature = p->temperature;
-    int passes = 0;
+    int passes = 0, last = 0;
     if (!wd_encodes_all(&r->engine, v) && wd_attempt_short(r, v, context, kept)) {
         return;
     }
@@ -28216,7 +28217,11 @@ static void wd_attempts(ru_run *r, ru_view *v, ru_reading *kept)
             continue;
         }
         temperature = p->temperature + (float)++steps * p->temperature_step;
-        if (!(p->temperature_step > 0.0f) || temperature > 1.0f + 1e-6f) {
+        if (p->temperature_step > 0.0f && temperature > 1.0f + 1e-6f && context) {
+            context = 0;
+            last = 1;
+            temperature = p->temperature;
+        } else if (!(p->temperature_step > 0.0f) || temperature > 1.0f + 1e-6f || last) {
             break;
         }
     }

@@ -911,7 +911,8 @@ typedef struct wnpu_token_event {
  *
  * Gates (gates): a decoding that fails one of them is rejected and the window is decoded again;
  * first without the text before it, if there was any and the text repeats itself, then at the next
- * temperature. If all are rejected, the best one is kept and its segments have accepted = 0.
+ * temperature, and last without the text before it, if that was not tried yet. If all are rejected,
+ * the best one is kept and its segments have accepted = 0.
  *   temperature_step  [0.2]  0.05..1: step between temperatures, up to 1; 0: no higher ones
  *   compression_threshold  [2.4]  text that zlib shrinks by more than this factor repeats itself
  *                    and fails; 0: off

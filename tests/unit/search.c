@@ -1450,11 +1450,13 @@ static void gates_all_fail(void)
 {
     static const act acts[] = {{3, 200, 0, 0}, {40, 160, 0, 0}, {50, 30, 0, 20}, {50, 12, 0, 6},
                                {50, 30, 0, 25}, {2, 90, 0, 0}};
-    static const act loops = {3, 200, 0, 0};
+    static const act loops = {3, 200, 0, 0}, fine = {50, 5, 0, 0};
     wnpu_model *m = life_float_toy(7);
     wnpu_session *s = search_open_session(m, 1, 5, 0);
     wnpu_params p = gates_of();
+    act doubted[7] = {fine, fine, fine, fine, fine, fine, fine};
     played r;
+    int i;
     s->run.text.search.judge.function = NULL; /* a toy's attention would decide at random */
     r = perform_on(s, p, acts, 6, 5);
     T_CHECK(r.stats.unaccepted == 1 && r.stats.retries == 5 && r.stats.loops == 2, "six tries");
@@ -1464,6 +1466,18 @@ static void gates_all_fail(void)
     r = perform_on(s, p, &loops, 1, 5);
     T_CHECK(r.g.n_tokens == 3 && r.g.accepted == 0 && r.stats.loops == 6,
             "nothing but loops: the period once, not %d tokens", (int)r.g.n_tokens);
+    /* Refused at all temperatures: the text before may be the cause, whatever the reason. */
+    for (i = 0; i < 6; i++) {
+        doubted[i] = acts[3];
+    }
+    p.initial_prompt = "told";
+    r = perform_on(s, p, doubted, 7, 5);
+    ORIGIN(r, 0.0f, 6, WNPU_REFUSED_LOGPROB, 1, 0);
+    r = perform_on(s, p, doubted, 6, 5);
+    T_CHECK(r.g.retries == 6 && !r.g.accepted && r.stats.unaccepted == 1, "refused all the same");
+    p.initial_prompt = NULL;
+    r = perform_on(s, p, doubted, 7, 5);
+    T_CHECK(r.g.retries == 5 && !r.g.accepted, "no text before, nothing more is tried");
     p.no_speech_threshold = -1; /* everything is taken for silence if it is improbable */
     r = perform_on(s, p, &acts[3], 1, 5);
     T_CHECK(r.segments == 0 && r.stats.silent == 1 && r.stats.retries == 0, "silence");
