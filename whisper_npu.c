@@ -19920,12 +19920,46 @@ static int sy_restyle(rs_store *s, const sy_style *style, int *stored)
                                  * loudest segment, no equal words are needed */
 #define SP_LONGEST_MS 60000     /* longer than any segment */
 
+#define SP_SOURCES 17u          /* speakers 1 to 16 */
+#define SP_LAG_RATE 4000u       /* Hz at which channels are compared, or a little more */
+#define SP_LAG_SPAN 2400u       /* samples that are compared: 600 ms, */
+#define SP_LAG_BLOCK_MS 250     /* once for words that begin within this time */
+#define SP_LAG_MOST 520u        /* samples: 130 ms */
+#define SP_LAG_LEAST 8u         /* 2 ms; what is less tells microphones in one room apart */
+#define SP_LAG_CLEAR 6.0        /* least ratio of the highest correlation to their root mean square:
+                                 * without an echo up to 4.5, with an echo below the speaker's own
+                                 * voice at the same time from 7.6 */
+
 /* The results of earlier runs, while another one is appended to them. */
 typedef struct sp_kept {
     size_t count;               /* segments */
     rs_list speech, ledger;
     wnpu_ledger_span rest;
+    struct {
+        const void *data;       /* samples in memory that the speaker was heard in; only compared */
+        int32_t channel;
+    } sources[SP_SOURCES];      /* by speaker */
 } sp_kept;
+
+/* Compares the channels of speakers. */
+typedef struct sp_ears {
+    const au_stream *stream;    /* of the last run */
+    const sp_kept *kept;
+    int32_t one, other, first;  /* the last result, see sp_first(): of these speakers, */
+    int64_t block;              /* for this time in SP_LAG_BLOCK_MS */
+} sp_ears;
+
+/* Notes where the speaker of a run is heard; first: the results of other runs are gone. */
+static void sp_note(sp_kept *k, int first, int32_t speaker, const wnpu_audio *a)
+{
+    if (first) {
+        memset(k->sources, 0, sizeof k->sources);
+    }
+    if (speaker > 0 && (uint32_t)speaker < SP_SOURCES) {
+        k->sources[speaker].data = a->channel >= 0 && a->channels > 1 ? a->data : NULL;
+        k->sources[speaker].channel = a->channel;
+    }
+}
 
 /* Puts the results aside: the next run adds its segments behind them, and begins its own lists. */
 static void sp_keep(rs_store *s, sp_kept *k)
@@ -20016,6 +20050,88 @@ static int sp_merge_ledger(rs_store *s, const rs_store *a, const rs_store *b)
     return status;
 }
 
+/* ---- which channel is first ----
+ *
+ * An echo comes after what it is an echo of, and may be louder, such as that of a loudspeaker at a
+ * microphone. Times of words are not exact enough to tell. */
+
+/* n samples of a channel from sample `at` on at SP_LAG_RATE: means of step frames, less what is left
+ * of the one before, so that low frequencies do not decide. 0 outside the recording. */
+static void sp_thin(const au_stream *s, int32_t channel, int64_t at, int16_t *out, size_t n)
+{
+    const wnpu_audio *a = &s->audio;
+    const int64_t step = a->rate / SP_LAG_RATE;
+    const unsigned char *samples = (const unsigned char *)a->data + (size_t)channel * s->width;
+    float before = 0.0f, gain = au_gain(s);
+    int64_t i, k;
+    for (i = -1; i < (int64_t)n; i++) {
+        float sum = 0.0f, value;
+        for (k = (at + i) * step; k < (at + i + 1) * step; k++) {
+            sum += k >= 0 && (uint64_t)k < a->frames
+                       ? au_sample(samples + (size_t)k * s->frame, a->format, gain) : 0.0f;
+        }
+        value = (sum - 0.875f * before) * (262144.0f / (float)step); /* quiet voices have to count */
+        value = value < -32767.0f ? -32767.0f : value > 32767.0f ? 32767.0f : value;
+        before = sum;
+        if (i >= 0) {
+            out[i] = (int16_t)value;
+        }
+    }
+}
+
+static double sp_product(const int16_t *x, const int16_t *y)
+{
+    int64_t sum = 0;
+    size_t i;
+    for (i = 0; i < SP_LAG_SPAN; i++) {
+        sum += (int32_t)x[i] * y[i];
+    }
+    return (double)sum;
+}
+
+/* By how many samples channel b comes after channel a around a time; 0 if that is not clear. */
+static int sp_lag(const au_stream *s, int32_t a, int32_t b, int64_t ms)
+{
+    int16_t x[SP_LAG_SPAN], y[SP_LAG_SPAN + 2 * SP_LAG_MOST];
+    const int64_t rate = s->audio.rate / (s->audio.rate / SP_LAG_RATE), at = ms * rate / 1000;
+    double most = 0.0, squares = 0.0;
+    int lag, best = 0;
+    sp_thin(s, a, at, x, SP_LAG_SPAN);
+    sp_thin(s, b, at - (int)SP_LAG_MOST, y, SP_LAG_SPAN + 2 * SP_LAG_MOST);
+    for (lag = -(int)SP_LAG_MOST; lag <= (int)SP_LAG_MOST; lag++) {
+        double sum = sp_product(x, y + lag + (int)SP_LAG_MOST);
+        squares += sum * sum;
+        if (fabs(sum) > most) {
+            most = fabs(sum);
+            best = lag;
+        }
+    }
+    squares /= 2.0 * SP_LAG_MOST + 1.0;
+    return most * most > SP_LAG_CLEAR * SP_LAG_CLEAR * squares ? best : 0;
+}
+
+/* 1 if what is heard of speaker `one` around a time comes later from speaker `other`, -1 if it comes
+ * before; 0 if neither is clear, or the samples are not at hand. */
+static int sp_first(sp_ears *e, int32_t one, int32_t other, int64_t ms)
+{
+    const void *data = e->stream->audio.data;
+    int lag;
+    if (data == NULL || one == other || one < 0 || other < 0 || (uint32_t)one >= SP_SOURCES ||
+        (uint32_t)other >= SP_SOURCES || e->kept->sources[one].data != data ||
+        e->kept->sources[other].data != data) {
+        return 0;
+    }
+    if (e->one != one || e->other != other || e->block != ms / SP_LAG_BLOCK_MS) {
+        e->one = one;
+        e->other = other;
+        e->block = ms / SP_LAG_BLOCK_MS;
+        lag = sp_lag(e->stream, e->kept->sources[one].channel, e->kept->sources[other].channel,
+                     e->block * SP_LAG_BLOCK_MS - 100);
+        e->first = lag >= (int)SP_LAG_LEAST ? 1 : lag <= -(int)SP_LAG_LEAST ? -1 : 0;
+    }
+    return e->first;
+}
+
 /* ---- echoes ---- */
 
 /* The next ASCII letter in lower case, digit or byte of another character; 0 at the end. */
@@ -20043,16 +20159,19 @@ static int sp_is_same_word(const wnpu_word *a, const wnpu_word *b)
     return x == y;
 }
 
-/* Whether a segment can be an echo of another speaker's: that one is louder at the same time. Of
- * one signal in two channels, the first speaker's stays. */
-static int sp_can_echo(const rs_record *quiet, const rs_record *loud)
+/* Whether two segments are close enough for a word of one to be an echo of one of the other. */
+static int sp_is_near(const rs_record *a, const rs_record *b)
+{
+    return b->segment.t0_ms <= a->segment.t1_ms + SP_ECHO_MS &&
+           b->segment.t1_ms + SP_ECHO_MS >= a->segment.t0_ms;
+}
+
+/* Whether a segment can be an echo of another speaker's by their levels: that one is louder. Of one
+ * signal in two channels, the first speaker's stays. */
+static int sp_is_quieter(const rs_record *quiet, const rs_record *loud)
 {
     float more = loud->segment.level - quiet->segment.level;
     int same = more < SP_SAME_DB && more > -SP_SAME_DB;
-    if (loud->segment.t0_ms > quiet->segment.t1_ms + SP_ECHO_MS ||
-        loud->segment.t1_ms + SP_ECHO_MS < quiet->segment.t0_ms) {
-        return 0;
-    }
     return same ? loud->segment.speaker < quiet->segment.speaker
          : quiet->n_words < SP_SHORT_WORDS ? more >= SP_ECHO_DB : more > 0.0f;
 }
@@ -20077,26 +20196,33 @@ static float sp_excess(const rs_store *s, const rs_record *quiet, size_t first, 
     return most;
 }
 
-/* Whether a word is also among those of the louder segments from first to before end. */
-static int sp_is_echo(const rs_store *s, const rs_record *quiet, const wnpu_word *word,
+/* Whether a word of a segment is also among those of the segments from first to before end: 1 if it
+ * is an echo of one of them, because it comes later or is quieter; -1 if one is an echo of it,
+ * because it comes first; else 0. */
+static int sp_is_echo(sp_ears *ears, const rs_store *s, const rs_record *own, const wnpu_word *word,
                       size_t first, size_t end)
 {
     size_t i, k;
+    int leads = 0;
     wnpu_word other;
     for (i = first; i < end; i++) {
-        rs_record loud = rs_get_record(s, i);
-        if (loud.segment.t0_ms > word->t1_ms + SP_ECHO_MS) {
+        rs_record r = rs_get_record(s, i);
+        if (r.segment.t0_ms > word->t1_ms + SP_ECHO_MS) {
             break;
         }
-        for (k = 0; k < loud.n_words && sp_can_echo(quiet, &loud); k++) {
+        for (k = 0; k < r.n_words && sp_is_near(own, &r); k++) {
             if (rs_get_word(s, i, k, &other) == WNPU_OK &&
                 other.t0_ms <= word->t0_ms + SP_ECHO_MS &&
                 other.t0_ms + SP_ECHO_MS >= word->t0_ms && sp_is_same_word(word, &other)) {
-                return 1;
+                int now = sp_first(ears, own->segment.speaker, r.segment.speaker, word->t0_ms);
+                if (now < 0 || (now == 0 && sp_is_quieter(own, &r))) {
+                    return 1;
+                }
+                leads |= now;
             }
         }
     }
-    return 0;
+    return -leads;
 }
 
 /* Keeps the tokens of a segment from first to before end, with times that are in it. */
@@ -20209,9 +20335,9 @@ static float sp_loudest(const rs_store *s, int32_t speaker)
     return loudest;
 }
 
-/* Removes what segment index has in common with the louder segments from first to before end: the
- * whole of it if that is most of its words, or else words at its ends. */
-static void sp_remove_echo(rs_store *s, size_t index, size_t first, size_t end)
+/* Removes what segment index has in common with segments from first to before end that it is an echo
+ * of: the whole of it if that is most of its words, or else words at its ends. */
+static void sp_remove_echo(sp_ears *ears, rs_store *s, size_t index, size_t first, size_t end)
 {
     rs_record r = rs_get_record(s, index);
     float excess = sp_excess(s, &r, first, end);
@@ -20219,16 +20345,17 @@ static void sp_remove_echo(rs_store *s, size_t index, size_t first, size_t end)
                sp_loudest(s, r.segment.speaker) - r.segment.level >= SP_LEAK_DB;
     size_t share = excess >= SP_FAINT_DB ? 3 : 6; /* tenths of the words */
     wnpu_word w;
-    size_t k, echoes = 0, head = 0, tail = 0;
+    size_t k, echoes = 0, own = 0, head = 0, tail = 0;
     for (k = 0; rs_get_word(s, index, k, &w) == WNPU_OK; k++) {
-        int echo = sp_is_echo(s, &r, &w, first, end);
-        echoes += echo != 0;
-        head += echo && head == k;
-        tail = echo ? tail + 1 : 0;
+        int echo = sp_is_echo(ears, s, &r, &w, first, end);
+        echoes += echo > 0;
+        own += echo < 0;
+        head += echo > 0 && head == k;
+        tail = echo > 0 ? tail + 1 : 0;
     }
     head = head < SP_SHORT_WORDS ? 0 : head;
     tail = tail < SP_SHORT_WORDS ? 0 : tail;
-    if (r.n_words > 0 && (leak || 10 * echoes >= share * r.n_words)) {
+    if (r.n_words > 0 && ((leak && own <= echoes) || 10 * echoes >= share * r.n_words)) {
         r.n_words = 0;
         r.segment.t0_ms = -1; /* removed when the segments are ordered */
         rs_put_record(s, index, &r);
@@ -20239,7 +20366,8 @@ static void sp_remove_echo(rs_store *s, size_t index, size_t first, size_t end)
 
 /* Compares the segments from begin to before end with those of the other runs, from first to before
  * last, which are in order. */
-static void sp_remove_echoes(rs_store *s, size_t begin, size_t end, size_t first, size_t last)
+static void sp_remove_echoes(sp_ears *ears, rs_store *s, size_t begin, size_t end, size_t first,
+                             size_t last)
 {
     size_t i;
     for (i = begin; i < end; i++) {
@@ -20248,7 +20376,7 @@ static void sp_remove_echoes(rs_store *s, size_t begin, size_t end, size_t first
                rs_get_record(s, first).segment.t0_ms + SP_LONGEST_MS < r.segment.t0_ms) {
             first++;
         }
-        sp_remove_echo(s, i, first, last);
+        sp_remove_echo(ears, s, i, first, last);
     }
 }
 
@@ -20304,9 +20432,10 @@ static void sp_order(rs_store *s)
     }
 }
 
-/* Joins the results put aside with those of the run behind them. */
-static int sp_merge(rs_store *s, const sp_kept *k)
+/* Joins the results put aside with those of the run behind them, which heard the stream. */
+static int sp_merge(rs_store *s, const sp_kept *k, const au_stream *stream)
 {
+    sp_ears ears = {stream, k, 0, 0, 0, -1};
     rs_store before = *s, after = *s;
     int status;
     before.ledger = k->ledger;
@@ -20321,8 +20450,8 @@ static int sp_merge(rs_store *s, const sp_kept *k)
     if (status != WNPU_OK) { /* no room: those of the last run */
         s->speech = after.speech;
     }
-    sp_remove_echoes(s, k->count, s->count, 0, k->count);
-    sp_remove_echoes(s, 0, k->count, k->count, s->count);
+    sp_remove_echoes(&ears, s, k->count, s->count, 0, k->count);
+    sp_remove_echoes(&ears, s, 0, k->count, k->count, s->count);
     sp_order(s);
     return status;
 }
@@ -32695,9 +32824,10 @@ static int ap_appends(const wnpu_params *params)
 }
 
 /* Joins the results of a run with those of the runs before. Returns the status of both. */
-static int ap_merge(ru_results *out, sp_kept *kept, ru_call *call, int status)
+static int ap_merge(ru_results *out, const sp_kept *kept, const au_stream *stream, ru_call *call,
+                    int status)
 {
-    int merged = sp_merge(&out->store, kept);
+    int merged = sp_merge(&out->store, kept, stream);
     lg_count_all(&out->now.stats, &out->store);
     if (merged != WNPU_OK && status >= 0) {
         return er_set(&call->error, merged, "the result store is full; raise result_bytes");
@@ -32724,8 +32854,11 @@ static int ap_run(wnpu_session *session, const wnpu_params *params, const wnpu_a
     }
     status = ap_params(session, params);
     status = status == WNPU_OK ? run(&session->run, audio) : status;
+    sp_note(&session->run.kept, !append, session->run.call.params.speaker,
+            &session->run.audio.stream->audio);
     if (append) {
-        status = ap_merge(&session->run.out, &session->run.kept, &session->run.call, status);
+        status = ap_merge(&session->run.out, &session->run.kept, session->run.audio.stream,
+                          &session->run.call, status);
     }
     ap_finish_stats(session);
     return ap_leave(session, status);

@@ -1007,10 +1007,12 @@ typedef struct wnpu_token_event {
  *                    WNPU_INCOMPLETE and audio_ms, speech_ms and unresolved_ms of wnpu_stats refer
  *                    to all runs together. After an error, E_FULL included, the results of earlier
  *                    runs remain; what no longer fits into the ledger is unresolved in it.
- *                    If both runs had words, text of one speaker that is also heard, at the same
- *                    time and less loud, in another's channel is reported once: words that are the
- *                    same, and segments 15 dB below both the other speaker and the loudest segment
- *                    of their own channel. The order and this are established at the end of the
+ *                    If both runs had words, text of one speaker that is also heard in another's
+ *                    channel is reported once: words that are the same at the same time, where
+ *                    their sound comes 2 to 130 ms later, or, if that is not clear, is less loud;
+ *                    and segments 15 dB below both the other speaker and the loudest segment of
+ *                    their own channel. What comes later is known if the samples are in memory
+ *                    and the speakers are 1 to 16. The order and this are established at the end of the
  *                    run; until then its segments come last. It cannot be resumed, and no snapshot
  *                    can be taken. For wnpu_transcribe() only
  *   voices           [off]  experimental: tell speakers apart by their voices. 1..99: there are so

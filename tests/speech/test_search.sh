@@ -223,7 +223,38 @@ test_speakers() {
     "$build/transcribe" --speakers voices "$T/a.wav" >"$T/out" 2>&1 && fail "speakers by voice"
 }
 
+# A voice that reaches the other channel later is an echo, be it louder, of other lags, or below what is
+# said there at the same time.
+test_echoes() {
+    need || return
+    command -v sox >/dev/null 2>&1 || { skip "no sox"; return; }
+    said short 40 >"$T/clips"
+    sox "$speech/$(sed -n 1p "$T/clips" | cut -f 1)" -r 16000 -c 1 "$T/a.wav"
+    sox "$speech/$(sed -n 2p "$T/clips" | cut -f 1)" -r 16000 -c 1 "$T/b.wav"
+    seconds=$(soxi -D "$T/a.wav")
+    run --words "$T/a.wav" && sed 's/^/1 /' "$T/out" >"$T/want"
+    run --words "$T/b.wav" && sed 's/^/2 /' "$T/out" >>"$T/want"
+    for echo in "0.08 1.6" "0.003 1.3" "0.12 0.5"; do
+        sox -v "${echo#* }" "$T/a.wav" "$T/late.wav" pad "${echo% *}"
+        sox "$T/b.wav" "$T/then.wav" pad "$seconds"
+        sox -m -v 1 "$T/late.wav" -v 1 "$T/then.wav" "$T/right.wav"
+        sox -M "$T/a.wav" "$T/right.wav" "$T/echo.wav"
+        speakers "$T/echo.wav" >"$T/got"
+        [ "$(cut -c 1 "$T/got" | uniq | tr -d '\n')" = 12 ] || fail "$echo: $(cat "$T/got")"
+        words=$(wc -w <"$T/got") most=$(wc -w <"$T/want")
+        [ $((words > most ? words - most : most - words)) -le $((most / 8)) ] ||
+            fail "$echo: $words words, not $most: $(cat "$T/got")"
+    done
+    sox -v 0.8 "$T/a.wav" "$T/late.wav" pad 0.01
+    sox -m -v 1 "$T/late.wav" -v 1.5 "$T/b.wav" "$T/right.wav"
+    sox -M "$T/a.wav" "$T/right.wav" "$T/echo.wav"
+    speakers "$T/echo.wav" | sed -n 's/^1 //p' | tr -s '\n ' ' ' >"$T/got"
+    run --words --channel 0 "$T/echo.wav" && tr -s '\n ' ' ' <"$T/out" >"$T/one"
+    cmp -s "$T/one" "$T/got" || fail "both talk: $(cat "$T/got"), alone: $(cat "$T/one")"
+}
+
 t_run test_speakers
+t_run test_echoes
 t_run test_beam
 t_run test_seed
 t_run test_commands
