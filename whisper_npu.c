@@ -17690,6 +17690,8 @@ static size_t zl_size(zl_work *w, const char *text, size_t n)
 #define AL_TOLERANCE_MS 500   /* most by which words may exceed their segment's times */
 #define AL_FRAME_MS 10        /* frame of the level analysis */
 #define AL_PAUSE_FRAMES 6u    /* shortest pause */
+#define AL_LONG_PAUSE_MS 500  /* least pause that words are moved out of */
+#define AL_LEAST_MS 60        /* least time of a word there */
 #define AL_MAX_PAUSES (ML_FRAMES / (AL_PAUSE_FRAMES + 1u) + 1u) /* in a window */
 #define AL_QUIET_DB 40        /* below the loudest frames: silence whatever the noise level */
 #define AL_RANGE_DB 20        /* least range of levels in which pauses are detected */
@@ -18584,6 +18586,46 @@ static void al_find_pauses(al_aligner *a, const float *samples, size_t frames)
     }
 }
 
+/* Whether the path puts a word into a pause. */
+static int al_is_in_pause(const al_word *w, const al_pause *p)
+{
+    int64_t inside = er_min64(w->t1_ms, p->t1_ms) - er_max64(w->t0_ms, p->t0_ms);
+    return w->t1_ms <= p->t1_ms && 4 * inside >= 3 * (w->t1_ms - w->t0_ms);
+}
+
+/* Gives words first..end-1 equal parts of a time, if that is long enough for them. */
+static void al_spread(al_aligner *a, size_t first, size_t end, int64_t t0_ms, int64_t t1_ms)
+{
+    int64_t n = (int64_t)(end - first), k;
+    for (k = 0; t1_ms - t0_ms >= n * AL_LEAST_MS && k < n; k++) {
+        a->words[first + (size_t)k].t0_ms = t0_ms + (t1_ms - t0_ms) * k / n;
+        a->words[first + (size_t)k].t1_ms = t0_ms + (t1_ms - t0_ms) * (k + 1) / n;
+    }
+}
+
+/* Attention is often early at the first word after a long pause, and nobody says a word in one. The
+ * words there share the time of the word after the pause, or that of the word before it if the
+ * model's timestamps put them into one segment with that word and not with the one after it. */
+static void al_leave_pause(al_aligner *a, const al_pause *p)
+{
+    const al_word *w = a->words;
+    size_t first = 0, end;
+    while (first < a->n_words && !al_is_in_pause(&w[first], p)) {
+        first++;
+    }
+    for (end = first; end < a->n_words && al_is_in_pause(&w[end], p); end++) {
+    }
+    if (first == end || p->t1_ms - p->t0_ms < AL_LONG_PAUSE_MS) {
+        return;
+    }
+    if (end < a->n_words && (first == 0 || w[first - 1].part != w[first].part ||
+                             w[end - 1].part == w[end].part)) {
+        al_spread(a, first, end + 1, p->t1_ms, w[end].t1_ms);
+    } else if (end < a->n_words) {
+        al_spread(a, first - 1, end, w[first - 1].t0_ms, p->t0_ms);
+    }
+}
+
 /* Distance of a pause from the path's boundary k, before word k or after the last one. The path
  * does not tell when the first word begins; the median duration is assumed. Punctuation may be
  * between two words. */
@@ -18651,6 +18693,9 @@ static void al_snap_to_pauses(al_aligner *a, const float *samples, size_t frames
     size_t to[AL_MAX_PAUSES], i, first = 0;
     int64_t begin = a->at_ms[0];
     al_find_pauses(a, samples, frames);
+    for (i = 0; i < a->n_pauses; i++) {
+        al_leave_pause(a, &a->pauses[i]);
+    }
     al_match_pauses(a, to);
     for (i = 0; i < a->n_pauses; i++) {
         if (to[i] > 0 && to[i] <= a->n_words && !a->words[to[i] - 1].pause_end) {

@@ -700,6 +700,34 @@ static void hearing(void)
     T_CHECK(a.n_pauses == 0, "nor has silence");
 }
 
+/* The path puts words into a long pause: two digits, the first of which belongs after it, or to the
+ * word before it if the model's timestamps say so. */
+static void leaving_pauses(void)
+{
+    static const int path[4][2] = {{0, 480}, {420, 1340}, {1340, 3780}, {3780, 4000}};
+    static const al_pause pause = {500, 2900};
+    al_aligner a;
+    al_word words[4];
+    char text[4];
+    int i;
+    for (i = 0; i < 3; i++) {
+        window_of(&a, words, text, path, "abcd", 4);
+        words[2].part = words[3].part = i > 0;
+        words[1].part = i == 1;
+        al_leave_pause(&a, &pause);
+        T_CHECK(i == 2 ? words[0].t1_ms == 250 && words[1].t0_ms == 250 && words[1].t1_ms == 500 &&
+                         words[2].t0_ms == 1340
+                       : words[1].t0_ms == 2900 && words[1].t1_ms == 3340 &&
+                         words[2].t0_ms == 3340 && words[2].t1_ms == 3780 && words[0].t1_ms == 480,
+                "case %d: %d %d %d", i, (int)words[0].t1_ms, (int)words[1].t1_ms,
+                (int)words[2].t0_ms);
+    }
+    window_of(&a, words, text, path, "abcd", 4);
+    words[1].t1_ms = words[2].t0_ms = 3000;
+    al_leave_pause(&a, &pause);
+    T_CHECK(words[1].t0_ms == 420 && words[1].t1_ms == 3000, "a word that goes on after it stays");
+}
+
 /* ---- through the public API ---- */
 
 /* A toy talks nonsense for ever: few tokens a window keep the tests short. */
@@ -1917,6 +1945,7 @@ static void words_tests(void)
     t_run("segments and their words agree", words_segments);
     t_run("pauses are matched best, against all matches", matching);
     t_run("words begin and end with pauses", hearing);
+    t_run("nobody says a word in a pause", leaving_pauses);
     t_run("words with all other options, and the same text", options);
     t_run("words of any length of audio", words_any_length);
     t_run("words of a chosen phrase", of_a_choice);
