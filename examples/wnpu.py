@@ -18,6 +18,7 @@ A session may be used by one thread at a time; but cancel() may be called from a
 end with an Error."""
 import array
 import ctypes
+import itertools
 import mmap
 import os
 from ctypes import byref, c_char_p, c_size_t, c_void_p, sizeof
@@ -69,6 +70,7 @@ MORE = 32  # WNPU_EVENT_MORE
 FORMATS = {"u8": 2, "s16": 3, "s24": 4, "s32": 5, "f32": 6, "f64": 7, "alaw": 8, "ulaw": 9}
 WIDTHS = {2: 1, 3: 2, 4: 3, 5: 4, 6: 4, 7: 8, 8: 1, 9: 1, 0: 4, 1: 2}  # bytes of a sample
 TYPES = {"h": "s16", "f": "f32", "d": "f64"}  # what the buffer protocol calls them
+WAV_NAMES = (b"RIFF", b"RF64", b"BW64")  # what a WAV file begins with
 
 
 class Error(Exception):
@@ -182,8 +184,9 @@ def parameters(init, params):
     return values, kept
 
 
-def buffer_of(samples):
-    """Bytes of a buffer, the format of its items (None for bytes), the channels of its shape."""
+def buffer_of(samples, typed=True):
+    """Bytes of a buffer, the format of its items (None for bytes), the channels of its shape. typed:
+    arrays of unsigned bytes of NumPy are 8-bit samples."""
     if isinstance(samples, str):
         raise Error(ARGUMENT, "samples are bytes or an array of numbers, not str")
     try:
@@ -192,7 +195,10 @@ def buffer_of(samples):
         raise Error(ARGUMENT, f"samples are bytes or an array of numbers, not "
                     f"{type(samples).__name__}") from None
     kind = view.format.lstrip("@=<")
-    if kind in "bBc" and view.ndim == 1:
+    if typed and kind == "B" and hasattr(samples, "dtype"):
+        form = "u8"
+    elif kind in ("b", "B", "c") and view.ndim == 1 and \
+            not (typed and kind == "b" and hasattr(samples, "dtype")):
         form = None
     elif kind in "il" and view.itemsize == 4:
         form = "s32"
@@ -200,7 +206,7 @@ def buffer_of(samples):
         form = TYPES[kind]
     else:
         raise Error(ARGUMENT, f"samples have the type {view.format} in {view.ndim} dimensions; use "
-                    "float32, float64, int16 or int32, as [frames] or [frames, channels]")
+                    "float32, float64, int16, int32 or uint8, as [frames] or [frames, channels]")
     if view.ndim > 2:
         raise Error(ARGUMENT, "samples have more dimensions than [frames, channels]")
     channels = view.shape[1] if view.ndim == 2 else None
@@ -224,6 +230,26 @@ def pieces_of(source):
     return iter([source])
 
 
+def wav_of(source):
+    """The bytes of a WAV file, if source is an open one or a buffer with them, or None; and what
+    else source is."""
+    if hasattr(source, "read"):
+        begin = source.read(4)
+        if not isinstance(begin, (bytes, bytearray)):
+            raise Error(ARGUMENT, "the file is open as text; open it with mode \"rb\"")
+        rest = pieces_of(source)
+        if bytes(begin) in WAV_NAMES:
+            return bytes(begin) + b"".join(rest), None
+        return None, itertools.chain([begin] if begin else [], rest)
+    try:
+        view = memoryview(source)
+    except TypeError:
+        return None, source
+    is_wav = view.contiguous and view.ndim == 1 and view.itemsize == 1 and \
+        view.nbytes >= 4 and bytes(view[:4]) in WAV_NAMES
+    return bytes(view) if is_wav else None, source
+
+
 class Frames:
     """Whole frames of pieces of any size; what is left of one begins the next."""
     def __init__(self, form, width, channels):
@@ -233,6 +259,7 @@ class Frames:
             raise Error(ARGUMENT, f"there are no samples of {width} bytes; use format")
         self.form, self.width, self.channels = form, width, channels
         self.rest, self.begun, self.frame, self.layout = b"", False, 0, 0
+        self.typed = form is None and width is None
 
     def begin(self, flat, form, channels):
         if form is None and self.form is None:
@@ -249,7 +276,7 @@ class Frames:
 
     def add(self, piece):
         """Bytes of whole frames."""
-        flat, form, channels = buffer_of(piece)
+        flat, form, channels = buffer_of(piece, self.typed)
         if not self.begun:
             self.begin(flat, form, channels)
         if form not in (None, self.form) or channels not in (None, self.channels):
@@ -291,10 +318,10 @@ class Session:
         lib.wnpu_cancel(self.session)
 
     def transcribe(self, source, rate=16000, channels=None, format=None, on_voice=None, **params):
-        """Yields the segments of a recording: the path of a WAV file, its bytes, or samples as
-        stream() takes them. params: names and values of wnpu_params; lists such as hotwords are
-        lists. Then self.status is 0, or 1 if part of the audio is unresolved, and self.warning is
-        empty or says what is odd about the file.
+        """Yields the segments of a recording: the path of a WAV file, its bytes, a file that is open
+        for reading, or samples as stream() takes them. params: names and values of wnpu_params;
+        lists such as hotwords are lists. Then self.status is 0, or 1 if part of the audio is
+        unresolved, and self.warning is empty or says what is odd about the file.
 
         on_voice(samples) tells speakers by voice (experimental): it gets the samples of a turn at
         16 kHz, an array.array of floats, and returns voice_dimension numbers, or None. voices is
@@ -302,9 +329,8 @@ class Session:
         self.warning, wav = "", None
         if isinstance(source, (str, os.PathLike)):
             wav, address = mapped(source)
-        elif isinstance(source, (bytes, bytearray)) and format is None and \
-                source[:4] in (b"RIFF", b"RF64", b"BW64"):
-            wav = bytes(source)
+        elif format is None:
+            wav, source = wav_of(source)
             address = c_char_p(wav)
         form, begin = format, lib.wnpu_params_init
         if wav is not None:

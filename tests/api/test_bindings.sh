@@ -191,6 +191,18 @@ with wnpu.Session(pathlib.Path(toy), threads=2, voice_dimension=2) as session:
         assert said(source, rate=rate) == want, type(source)
     assert said(odd(stereo.tobytes()), channels=2) == want
     assert said(raw, format="f32") == want
+    # A WAV file that is open or in a buffer, from its start.
+    wav = open(path, "rb").read()
+    for source in (memoryview(wav), bytearray(wav), array.array("B", wav), io.BytesIO(wav),
+                   open(path, "rb"), open(path, "rb", buffering=0)):
+        assert said(source, words=True) == want, type(source)
+    refused("mode", lambda: said(open(__file__)))
+    class Bytes(array.array):
+        dtype = "as NumPy has it"
+    eight = bytes((x >> 8) + 128 for x in ints)
+    assert said(Bytes("B", eight), rate=rate) == said(eight, rate=rate, format="u8") != want
+    assert said(Bytes("B", samples), rate=rate, format="s16") == want
+    refused("type", lambda: said(Bytes("b", samples)))
     # Speakers by voice, with the vectors of a function.
     heard = []
     def on_voice(turn):
