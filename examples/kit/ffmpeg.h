@@ -36,14 +36,14 @@ typedef struct ffmpeg_clock {
     int64_t now;              /* where the next of them belongs */
     int64_t offset;           /* added to times that are reported */
     int64_t doubt, doubtful;  /* how much later than expected the last piece is, and its
-                               * first frame: it waits until the next piece agrees; 0: it does not */
+                               * first frame: it waits until the next piece agrees; 0: no */
     struct {
-        int64_t at, shift;    /* before frame at, this much silence; negative: frames to leave out */
+        int64_t at, shift;    /* before frame at, so many of silence; negative: to leave out */
     } jumps[32];              /* of frames not taken yet, in a ring */
     size_t first_jump, n_jumps;
     size_t frame;             /* bytes; 0: what comes is still the header */
     int64_t taken;            /* bytes of samples given out or left out */
-    int64_t silent, dropped;  /* bytes of silence still to give, and of samples still to leave out */
+    int64_t silent, dropped;  /* bytes of silence still to give, of samples still to leave out */
 } ffmpeg_clock;
 
 typedef struct ffmpeg {
@@ -61,7 +61,7 @@ typedef struct ffmpeg {
     int64_t duration_ms;      /* of the input, or -1 */
     int estimated;            /* that is not from a header, but from the bit rate */
     int video;                /* the input also has video */
-    int dss, dss_ended;       /* a DSS file, the end of which ffmpeg may take for an error */
+    int dss, dss_ended;       /* a DSS file, whose end ffmpeg may take for an error */
     int mp3, skipped_mp3;     /* an MP3 file; and all that is wrong with it is what was skipped */
     int gapless;              /* a format without time stamps, where a gap means damage */
     int stalled, status;      /* status: from waitpid() */

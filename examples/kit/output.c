@@ -261,12 +261,19 @@ static int plan_file(output *out, const char *path, const struct stat *info)
     return 0;
 }
 
+/* Whether standard output can be written. One that was closed is not, see platform_start(). */
+static int has_stdout(void)
+{
+    int flags = fcntl(STDOUT_FILENO, F_GETFL);
+    return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
+}
+
 /* Decides how path will be written. *info describes the existing file; st_ino is 0 if there is
  * none. */
 static int plan(output *out, const char *path, struct stat *info)
 {
     struct stat standard;
-    int flags, there;
+    int there;
     memset(out, 0, sizeof *out);
     memset(info, 0, sizeof *info);
     out->fd = -1;
@@ -275,11 +282,10 @@ static int plan(output *out, const char *path, struct stat *info)
     if (path != NULL && !there && errno != ENOENT) {
         return fail(out, errno);
     }
-    if (path == NULL || (there && fstat(STDOUT_FILENO, &standard) == 0 &&
+    if (path == NULL || (there && has_stdout() && fstat(STDOUT_FILENO, &standard) == 0 &&
                          standard.st_dev == info->st_dev && standard.st_ino == info->st_ino)) {
         out->kind = OUTPUT_STDOUT;
-        flags = fcntl(STDOUT_FILENO, F_GETFL);
-        if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY || fstat(STDOUT_FILENO, info) != 0) {
+        if (!has_stdout() || fstat(STDOUT_FILENO, info) != 0) {
             return fail(out, EBADF);
         }
         return 0;

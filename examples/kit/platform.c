@@ -58,7 +58,7 @@ void platform_start(int *argc, char ***argv)
 /* Programs that end others send several signals at once: timeout(1) one to the process and one to
  * its group, wrappers forward the Ctrl-C that the terminal has already sent, and init systems send
  * SIGHUP after SIGTERM. */
-enum { REPEATED_MS = 500 };
+enum { REPEATED_MS = 250 };
 
 static void (*on_interrupt)(int number);
 static int64_t interrupted_ms; /* when the handler was called last */

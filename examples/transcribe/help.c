@@ -8,6 +8,7 @@
 #include "../kit/args.h"
 #include "../kit/platform.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -82,8 +83,10 @@ static size_t rank_of(const char *group)
 /* The exit status after printing. */
 static int printed(void)
 {
-    return fflush(stdout) == 0 && !ferror(stdout)
-               ? 0 : complain(EXIT_OUTPUT, "standard output: %s", strerror(platform_write_error()));
+    int failed = fflush(stdout) != 0 || ferror(stdout) ? platform_write_error() : 0;
+    return failed == 0 ? 0
+         : failed == EPIPE ? EXIT_OUTPUT /* its reader, such as head, has seen enough */
+                           : complain(EXIT_OUTPUT, "standard output: %s", strerror(failed));
 }
 
 /* Calls print for each option in one of these groups, in the order of groups and rows. */

@@ -504,6 +504,8 @@ test_output_refused() {
     [ ! -e "$T/r/a.txt" ] || fail "an output was begun though another one cannot be written"
     sh -c 'exec "$@" >&-' sh "$transcribe" -m "$model" "$T/long.wav" 2>"$T/err"
     [ $? -eq 5 ] || fail "closed standard output"
+    sh -c 'exec "$@" >&-' sh "$transcribe" -m "$model" -o /dev/null -f txt "$T/speech.wav" 2>"$T/err"
+    [ $? -eq 0 ] || fail "closed standard output, which is not used: $(cat "$T/err")"
     printf 'x\033[31m\nz' >"$T/esc"
     run 3 "$transcribe" -m "$model" "$T/$(cat "$T/esc")"
     has "$T/err" 'x\x1b[31m\x0az'
@@ -768,13 +770,13 @@ test_repeated_signals() {
         got=$?
         exec 9>&-
         # A machine that is too busy is asked again.
-        [ $passed_ms -ge 500 ] || break
+        [ $passed_ms -ge 250 ] || break
     done
     [ $got -eq 4 ] || fail "two signals in $passed_ms ms: status $got"
     [ -s "$T/out" ] || fail "two signals at once: the text is lost"
     interrupt_pipe
     kill -STOP $pid
-    sleep 0.6
+    sleep 0.3
     kill -TERM $pid
     kill -CONT $pid
     wait $pid

@@ -376,7 +376,7 @@ test_cancel() {
     begin "$build/listen" --json --threads 1 --language en "$base" - <"$T/samples"
     soon grep -q speech-start "$T/out"
     kill -INT $pid
-    sleep 0.7 # signals closer together count as one
+    sleep 0.3 # signals closer together count as one
     kill -INT $pid
     ended 4
     grep -q "^listen: cancelled" "$T/err" || fail "$(cat "$T/err")"
