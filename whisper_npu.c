@@ -22571,6 +22571,10 @@ static int pm_check(const wnpu_params *p, wnpu_error *error)
                           value, row->low, row->high);
         }
     }
+    if (p->reserved != 0) {
+        return er_set(error, WNPU_E_ARGUMENT, "wnpu_params: reserved is %lu and not 0; call "
+                      "wnpu_params_init() first", (unsigned long)p->reserved);
+    }
     return pm_check_replace(p->replace, error);
 }
 

@@ -1142,6 +1142,7 @@ typedef struct wnpu_params {
     void *user;               /* first argument of the callbacks */
     /* Fields that are added go here, whatever their group. */
     float beam_limit;         /* nats, 0: none */
+    uint32_t reserved;
 } wnpu_params;
 
 WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size);
