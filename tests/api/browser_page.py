@@ -73,19 +73,21 @@ def recording(url, wav, json, srt):
         assert fetched["/wnpu_threads.wasm" if cpus > 1 else "/wnpu.wasm"] == 1, fetched
         b.choose_file("#file", wav)
         b.wait("!document.getElementById('result').hidden", 120)
-        says(b, "speed", "times as fast as it was spoken; simd128")
+        says(b, "pace", "times as fast as it was spoken; simd128")
         with open(json, encoding="utf-8") as file:
             same(saved(b, "json"), file.read())
         with open(srt, encoding="utf-8") as file:
             same(saved(b, "srt"), file.read())
         assert saved(b, "vtt").startswith("WEBVTT\n")
-        assert len(b.run("[...document.querySelectorAll('.word')].map(w => w.textContent)")) > 5
+        b.wait("document.querySelectorAll('.word').length > 5", 10)
         b.run("document.getElementById('player').currentTime = 2")
         b.wait("document.querySelector('.word.now') !== null", 10)
-        at = b.run("words.findIndex(w => w.span.classList.contains('now'))")
+        at = b.run("view.now")
+        same(b.run("document.querySelector('.word.now').textContent"),
+             b.run(f"view.words[{at}].text.trim()"))
         b.run("document.getElementById('text').focus()")
         b.key("ArrowRight", 39)
-        b.wait(f"words.findIndex(w => w.span.classList.contains('now')) === {at + 1}", 10)
+        b.wait(f"view.now === {at + 1}", 10)
         b.screenshot(f"{SHOTS}/page_file.png")
         b.look(360, 740, True)
         assert b.run("document.documentElement.scrollWidth <= 360"), "wider than a phone"

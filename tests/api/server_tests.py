@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Tests of build/server over loopback: usage: server_tests.py NAME. See test_server.sh, which sets
 WNPU_BUILD, MODEL, TOY (a model without meaning, but fast), SPEECH (a WAV file) and T (a directory)."""
+import base64
 import functools
 import http.client
+import io
 import json
 import os
 import random
@@ -16,6 +18,8 @@ import subprocess
 import sys
 import threading
 import time
+import xml.etree.ElementTree
+import zipfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from server import Server, WebSocket, form, read, received, request, wait_for, wav_file  # noqa: E402
@@ -1863,79 +1867,102 @@ def spoken(path):
                    check=True)
 
 
+def saved(b, button):
+    """What a button would download."""
+    return downloaded(b, button).decode()
+
+
+def downloaded(b, button):
+    """Its bytes."""
+    b.run("{ const real = URL.createObjectURL; window.saved = null; "
+          "URL.createObjectURL = blob => { URL.createObjectURL = real; const r = new FileReader(); "
+          "r.onload = () => { window.saved = r.result; }; r.readAsDataURL(blob); return '#'; }; "
+          f"{button}.click() }}")
+    b.wait("window.saved !== null", 10)
+    return base64.b64decode(b.run("window.saved").split(",", 1)[1])
+
+
+def save_as(b, kind):
+    return downloaded(b, f"document.querySelector('[data-save={kind}]')")
+
+
 def browser_captions(s, b, shots):
     """The second tab, which the keyboard opens."""
-    b.run("document.getElementById('tab-files').focus()")
+    b.run("$('tab-files').focus()")
     b.key("ArrowRight", 39)
     same(b.run("document.activeElement.id"), "tab-captions")
-    assert b.run("document.getElementById('panel-files').hidden")
-    b.run("document.getElementById('start').focus()")
+    assert b.run("$('panel-files').hidden")
+    b.run("$('start').focus()")
     b.key(" ", 32)
-    b.wait("document.getElementById('status').textContent === 'Listening'", 30)
+    b.wait("$('status').textContent === 'Listening'", 30)
     b.run("onEvent(live, {item_id: 'x', type: 'conversation.item.input_audio_transcription.tentative"
           "', text: 'perhaps'})")
-    same(b.run("document.querySelector('#captions .tentative').textContent"), "perhaps")
+    same(b.run("live.items.get('x').rest.textContent"), "perhaps")
+    b.run("onEvent(live, {item_id: 'x', type: 'conversation.item.input_audio_transcription.delta"
+          "', delta: 'Yes'})")  # confirmed, and as such in full colour at once
+    same(b.run("live.items.get('x').final.textContent"), "Yes")
+    assert b.run("getComputedStyle(live.items.get('x').final).color === "
+                 "getComputedStyle(document.body).color")
     b.screenshot(f"{shots}/tentative.png")
     b.run("onEvent(live, {item_id: 'x', type: 'conversation.item.input_audio_transcription.completed"
           "', transcript: ''})")
-    same(b.run("document.querySelector('#captions .tentative')"), None)
+    assert b.run("!live.items.has('x') && !/Yes/.test($('captions').textContent)")
+    b.wait("$('level').firstChild.style.transform > 'scaleX(0.3'", 60)  # it is loud now and then
     b.wait("/station/i.test(document.querySelector('.committed')?.textContent || '') && "
            "document.querySelector('#captions .tentative').textContent === ''", 120)
+    b.run("$('size').value = 'large'; $('size').dispatchEvent(new Event('change'))")
+    assert b.run("parseFloat(getComputedStyle($('captions')).fontSize) > 30")
     b.screenshot(f"{shots}/live.png")
     heard = b.run("document.querySelector('.committed').textContent").lower()
     for word in ("tomorrow", "morning", "go", "station"):
         assert word in heard, heard
-    b.run("document.getElementById('start').click()")
-    same(b.run("document.getElementById('status').textContent"), "Stopped")
+    assert b.run("$('source').length >= 3"), "no choice of microphones"
+    b.run("$('start').click()")
+    same(b.run("$('status').textContent"), "Stopped")
+    assert b.run("$('level').hidden")
     assert wait_for(lambda: s.health()["idle"] == 2, 20) is not None, "a session in use"
-    b.run("document.getElementById('start').click()")  # a second time, on another line
+    b.run("$('start').click()")  # a second time, on another line
     b.wait("document.querySelectorAll('.committed').length >= 2 && /station/i.test("
            "[...document.querySelectorAll('.committed')].at(-1).textContent)", 120)
     same(b.run("document.querySelector('.committed').textContent").lower(), heard)
-    b.run("document.getElementById('start').click()")
-    assert heard in saved(b, "document.getElementById('save-captions')").lower()
-
-
-def saved(b, button):
-    """What a button would download."""
-    b.run("{ const real = URL.createObjectURL; window.saved = null; "
-          "URL.createObjectURL = blob => { URL.createObjectURL = real; "
-          f"blob.text().then(text => {{ window.saved = text; }}); return '#'; }}; {button}.click() }}")
-    b.wait("window.saved !== null", 10)
-    return b.run("window.saved")
+    b.run("$('start').click()")
+    assert heard in saved(b, "$('save-captions')").lower()
+    b.wait("document.querySelectorAll('#files li').length === 2", 30)  # they are kept, too
 
 
 def browser_text(s, b):
     """The text of T/clip.wav: its words, the player, keys and downloads."""
     want = json.loads(s.text(AUDIO, [("response_format", "verbose_json"), ("language", "en"),
                                      ("timestamp_granularities", "word,segment")]))
-    same(b.run("[...document.querySelectorAll('.word')].map(w => w.textContent)"),
-         [w["word"] for w in want["words"]])
-    same(b.run("[...document.querySelectorAll('.said')].map(s => s.textContent).join('')").strip(),
-         want["text"])
-    same(b.run("lines.map(l => l.start)"), [s["start"] for s in want["segments"]])
-    b.run("document.getElementById('player').currentTime = 6")
+    same(b.run("view.words.map(w => w.text.trim())"), [w["word"] for w in want["words"]])
+    same(b.run("view.lines.map(lineText).join(' ')"), want["text"].strip())
+    b.wait("document.querySelectorAll('.word').length > 5", 10)
+    b.run("player.currentTime = 6")
     b.wait("document.querySelector('.word.now') !== null", 10)
-    at = b.run("words.findIndex(w => w.span.classList.contains('now'))")
-    assert b.run(f"words[{at}].start <= 6.1") and \
-        b.run(f"({at} + 1 === words.length || words[{at} + 1].start > 5.9)"), at
-    b.run("document.getElementById('text').focus()")
+    at = b.run("view.now")
+    same(b.run("document.querySelector('.word.now').textContent"), want["words"][at]["word"])
+    assert want["words"][at]["start"] <= 6.1 and \
+        (at + 1 == len(want["words"]) or want["words"][at + 1]["start"] > 5.9), at
+    b.run("$('text').focus()")
     b.key("ArrowRight", 39)
-    b.wait(f"words.findIndex(w => w.span.classList.contains('now')) === {at + 1}", 10)
-    b.run("document.getElementById('player').play = () => Promise.resolve()")
-    b.run("lines[0].button.focus()")
+    b.wait(f"view.now === {at + 1}", 10)
+    b.run("player.play = () => Promise.resolve(); view.lines[0].button.focus()")
+    b.run("goTo(view.lines.at(-2) || view.lines[0]); view.lines[0].button.focus()")
     b.key("ArrowDown", 40)  # to the last line, whose button the focus is then on
-    b.run("goTo(lines.at(-2) || lines[0]); lines[0].button.focus()")
-    b.key("ArrowDown", 40)
-    same(b.run("document.activeElement === lines.at(-1).button"), True)
+    assert b.run("document.activeElement === view.lines.at(-1).button")
     same(b.run("document.querySelectorAll('.time[tabindex=\"0\"]').length"), 1)
-    same(b.run("document.getElementById('player').currentTime"), want["segments"][-1]["start"])
-    b.run("lines[0].button.click()")
-    same(b.run("document.getElementById('player').currentTime"), want["segments"][0]["start"])
+    same(b.run("player.currentTime"), b.run("view.lines.at(-1).start"))
+    b.run("view.lines[0].button.click()")
+    same(b.run("player.currentTime"), want["words"][0]["start"])
     for kind in ("srt", "vtt"):
         same(saved(b, f"document.querySelector('[data-save={kind}]')"),
-             transcribed("-l", "en", "--words", "-f", kind))
-    same(json.loads(saved(b, "document.querySelector('[data-save=json]')")), want)
+             transcribed("-l", "en", "--words", "-f", kind, "--subtitles"))
+    found = json.loads(saved(b, "document.querySelector('[data-save=json]')"))
+    same([(x["start"], x["end"], x["text"]) for x in found["segments"]],
+         [(x["start"], x["end"], x["text"]) for x in want["segments"]])
+    same([{k: w[k] for k in ("word", "start", "end")}
+          for x in found["segments"] for w in x["words"]], want["words"])
+    same((found["language"], found["duration"]), (want["language"], want["duration"]))
     same(saved(b, "document.querySelector('[data-save=txt]')").split(), want["text"].split())
 
 
@@ -1947,51 +1974,66 @@ def browser_names(b):
         role = node.get("role", {}).get("value")
         if flags.get("focusable") and not node["ignored"] and role != "RootWebArea":
             assert node["name"].get("value") and role != "generic", node
-    b.run("document.getElementById('language').focus()")
+    b.run("$('language').focus()")
     order = []
-    while len(order) < 9:
+    while len(order) < 16:
         b.key("Tab", 9)
-        order.append(b.run("document.activeElement.id || document.activeElement.ariaLabel"))
-    same(order[:7], ["tab-files", "file", "translate", "Show clip.wav", "Remove clip.wav",
-                     "Show <img src=x onerror=alert(1)>.wav",
-                     "Remove <img src=x onerror=alert(1)>.wav"])
-    assert "player" in order[7:], order
+        order.append(b.run("document.activeElement.id || document.activeElement.ariaLabel || "
+                           "document.activeElement.textContent"))
+    same(order[:2], ["file", "Options"])
+    assert order[2].startswith("<img src=x onerror=alert(1)>.wav: Done") or \
+        order[2].startswith("<img src=x onerror=alert(1)>.wav: 0:12"), order
+    same(order[3], "More for <img src=x onerror=alert(1)>.wav")
+    assert "search" in order and "edit" in order, order
 
 
 def browser_files(s, b, shots):
     """Two files at once, one with a name that is not HTML."""
-    b.run("document.getElementById('tab-captions').focus()")
+    b.run("$('tab-captions').focus()")
     b.key("Home", 36)
     strange = f"{T}/<img src=x onerror=alert(1)>.wav"
     shutil.copyfile(f"{T}/clip.wav", strange)
+    b.run("history.replaceState(null, '', location.pathname)")
     b.choose_file("#file", os.path.abspath(f"{T}/clip.wav"), strange)
-    b.wait("/behind 1 file$/.test(document.querySelector('#files li + li .state').textContent)", 20)
-    b.wait("!document.getElementById('result').hidden", 60)
-    same(b.run("document.getElementById('title').textContent"), "clip.wav")
-    b.run("document.getElementById('text').focus()")  # which keeps it from being replaced
-    b.wait("[...document.querySelectorAll('.state')].every(s => /^Done: .*English$/.test("
-           "s.textContent))", 60)
-    same(b.run("document.getElementById('title').textContent"), "clip.wav")
-    assert b.run("document.getElementById('running').hidden")
+    b.wait("entries.length === 4 && entries.slice(2).every(e => e.state === 'done')", 60)
+    b.wait("$('title').textContent === 'clip.wav' && view.lines.length > 0", 10)
+    assert b.run("/^0:12 · English · /.test(entries[2].said.textContent)")
     browser_text(s, b)
     browser_names(b)
     for width, dark in ((1280, False), (768, True), (320, False), (320, True)):
         b.look(width, 900, dark)
         assert b.run(f"document.documentElement.scrollWidth <= {width}"), f"wider than {width}"
         b.screenshot(f"{shots}/file_{width}_{'dark' if dark else 'light'}.png")
-    b.run("document.querySelector('#files li + li button').focus()")
+    assert b.run("view.lines[0].said.getBoundingClientRect().top < 450"), "the head is large"
+    b.run("$('back').click()")
+    b.wait("!document.body.classList.contains('reading')", 10)
+    b.run("document.querySelector('#files .open').focus()")  # the newest: the strange one
     b.key(" ", 32)
-    same(b.run("document.getElementById('title').textContent"), os.path.basename(strange))
+    b.wait(f"$('title').textContent === {json.dumps(os.path.basename(strange))}", 10)
     same(b.run("document.activeElement.id"), "text")
-    b.run("document.querySelector('#files li + li button:last-child').click()")
-    assert b.run("document.getElementById('result').hidden")
-    same(b.run("document.querySelectorAll('#files li').length"), 1)
+    b.run("entries.at(-1).acts.remove.click()")
+    b.wait("!document.body.classList.contains('reading')", 10)
+    same(b.run("document.querySelectorAll('#files li').length"), 3)
     b.run("showText([{start: 0, end: 1, text: ' I.e. 東京です。', words: ['I', '.e.', '東京', "
-          "'です。'].map(word => ({word, start: 0}))}, {start: 1.5, end: 2, text: ' <b>Yes'}, "
-          "{start: 65, end: 66, text: ' No'}])")
-    same(b.run("[...document.querySelectorAll('.paragraph')].map(p => p.textContent)"),
-         ["0:00 I.e. 東京です。0:01 <b>Yes", "1:05 No"])
+          "'です。'].map(word => ({word, start: 0, end: 1}))}, {start: 2.5, end: 3, text: "
+          "' <b>Yes'}, {start: 65, end: 66, text: ' No'}])")
+    same(b.run("[...document.querySelectorAll('.line')].map(p => p.textContent)"),
+         ["0:00I.e. 東京です。", "0:02<b>Yes", "1:05No"])
     assert b.run("document.querySelector('main img, main b') === null"), "a name became HTML"
+
+
+def no_errors(b, own, refused=False):
+    """The page asked no other server, and nothing went wrong that only the console shows. refused:
+    except answers that the test wanted."""
+    for log in b.logs:
+        if log.get("method") == "Network.requestWillBeSent":
+            url = log["params"]["request"]["url"]
+            assert url.startswith((own, "blob:", "data:", "about:")), url
+        assert log.get("method") != "Runtime.exceptionThrown", log
+        if log.get("method") == "Log.entryAdded":
+            entry = log["params"]["entry"]
+            assert entry["level"] != "error" or (
+                refused and entry["text"].startswith("Failed to load resource")), log
 
 
 def browser():
@@ -2002,27 +2044,213 @@ def browser():
     with Server("--sessions", "2") as s:
         b = Browser(f"http://127.0.0.1:{s.port}/", f"{T}/microphone.wav")
         try:
-            b.look(900, 900, False)
-            b.wait("document.getElementById('language').length > 90", 20)
+            b.look(1100, 900, False)
+            b.wait("$('language').length > 90", 20)
             same(b.run("document.querySelector('option[value=en]').textContent"), "English")
-            b.run("document.getElementById('language').value = 'en'; "
-                  "document.getElementById('language').onchange()")
+            b.run("$('language').value = 'en'; $('language').onchange()")
             browser_captions(s, b, shots)
             browser_files(s, b, shots)
-            b.call("Page.reload")
-            b.wait("document.querySelectorAll('#files li').length === 0 && "
-                   "document.getElementById('language')?.length > 90", 30)
-            same(b.run("document.getElementById('language').value"), "en")  # remembered
-            own = f"http://127.0.0.1:{s.port}/"
-            for log in b.logs:
-                if log.get("method") == "Network.requestWillBeSent":
-                    url = log["params"]["request"]["url"]
-                    assert url.startswith((own, "blob:", "data:", "about:")), url
-                assert log.get("method") != "Runtime.exceptionThrown", log
-                assert log.get("method") != "Log.entryAdded" or \
-                    log["params"]["entry"]["level"] != "error", log
+            reload(b, "document.querySelectorAll('#files li').length === 3 && "
+                      "$('language').length > 90")
+            same(b.run("$('language').value"), "en")  # remembered
+            no_errors(b, f"http://127.0.0.1:{s.port}/")
         finally:
             b.close()
+
+
+def reload(b, condition):
+    """The page again, until a condition holds."""
+    b.reload()
+    b.wait(condition, 30)
+
+
+def page_run(c, b, clip):
+    """A run that survives a reload, also of the upload before it, and one that the server forgot."""
+    c.go.clear()
+    b.choose_file("#file", clip)
+    b.wait("entries.length === 1 && entries[0].state === 'sending' && entries[0].kept", 20)
+    c.go.set()
+    reload(b, "entries[0]?.state === 'running'")
+    c.given = 40
+    b.wait("view.segments.length === 40 && view.running", 20)  # it is shown again, and as it comes
+    lines = b.run("document.querySelectorAll('.line').length")
+    assert lines > 30, lines
+    c.given = 45
+    reload(b, "view.segments.length === 45")
+    assert b.run("/^Transcribing/.test($('progress-note').textContent) && !$('progress').hidden")
+    c.jobs.clear()  # the server was restarted: the file is sent again
+    c.given = 0
+    assert wait_for(lambda: c.jobs, 30) is not None, "not sent again"
+    c.given = 50
+    b.wait("view.segments.length === 50", 20)
+    c.warning = "the end is missing"
+    c.end()
+    b.wait("entries[0].state === 'done'", 30)
+    assert wait_for(lambda: c.deleted, 10) is not None, "the server keeps it"
+    same(b.run("$('remark').textContent"), "the end is missing")
+    assert b.run("$('progress').hidden && $('run').hidden")
+
+
+def page_long(c, b):
+    """Words have elements only where they are seen, at any time."""
+    b.wait("view.built === view.lines.length", 60)
+    same(b.run("view.words.length"), sum(len(x["words"]) for x in c.segments))
+    assert b.run("document.querySelectorAll('.word').length < 1500"), "all words have elements"
+    b.run("player.currentTime = 0; view.now = -1; showLine(view.lines.length - 2, false)")
+    b.wait("view.lines.at(-1).worded", 10)
+    assert b.run("document.querySelectorAll('.word').length < 3000"), "words between have elements"
+    b.wait("(top => top > 150 && top < 600)(view.lines.at(-2).element.getBoundingClientRect().top)",
+           10)
+    b.run("scrollTo(0, 0)")
+
+
+def page_edit(c, b):
+    """Search, and edits, which are in what is saved and there after a reload."""
+    b.run("$('search').click()")
+    b.run("$('query').value = 'india juliett'; search()")
+    found = b.run("view.found.length")
+    same(found, sum(" ".join(w["word"].strip() for w in x["words"]).lower().count("india juliett")
+                    for x in c.segments))
+    assert b.run("/^1 of /.test($('found').textContent)")
+    b.key("Enter", 13)
+    assert b.run("/^2 of /.test($('found').textContent)")
+    same(b.run("[...document.querySelectorAll('.here')].map(w => w.textContent)"),
+         ["india", "juliett"])
+    b.key("Escape", 27)
+    assert b.run("$('find').hidden && !document.querySelector('.found')")
+    doubtful = [w["word"].strip() for x in c.segments[:20] for w in x["words"]
+                if w["probability"] < 0.4]
+    b.wait("document.querySelectorAll('.word').length > 50", 10)
+    same(b.run("[...document.querySelectorAll('.doubt')].map(w => w.textContent)")[:3],
+         doubtful[:3])
+    b.run("$('edit').click(); document.querySelectorAll('.word')[2].click()")
+    assert b.run("editing.isContentEditable && document.activeElement === editing")
+    b.call("Input.insertText", text="Ω <b>")
+    b.key("Tab", 9)  # to the next word, which is deleted
+    b.call("Input.insertText", text=" ")
+    b.key("Enter", 13)
+    b.run("$('edit').click(); edit(4)")
+    b.call("Input.insertText", text="never")
+    b.key("Escape", 27)
+    first = [w["word"].strip() for w in c.segments[0]["words"]]
+    want = " ".join([*first[:2], "Ω <b>", *first[4:]])
+    same(b.run("lineText(view.lines[0])"), want)
+    b.wait("entries[0].edited", 10)
+    reload(b, "view.lines.length > 0 && view.lines[0].worded")
+    same(b.run("lineText(view.lines[0])"), want)
+    times = [c.segments[0]["words"][2][k] for k in ("start", "end")]
+    same(b.run("[view.words[2].start, view.words[2].end]"), times)
+    text = save_as(b, "json").decode()
+    same(json.loads(text)["segments"][0]["words"][2]["word"], "Ω <b>")
+    assert save_as(b, "txt").decode().startswith(want), "not in the text"
+    assert f"[0:00] {want}\n" in save_as(b, "times").decode()
+    assert "Ω &lt;b&gt;" in save_as(b, "vtt").decode()
+    b.run("$('width').value = '32'")
+    lines = [line for cue in save_as(b, "srt").decode().split("\n\n")[:-1]
+             for line in cue.split("\n")[2:]]
+    assert 20 < max(map(len, lines)) <= 32, max(lines, key=len)
+    with zipfile.ZipFile(io.BytesIO(save_as(b, "docx"))) as file:
+        same(file.testzip(), None)
+        parts = {name: file.read(name) for name in file.namelist()}
+    same(sorted(parts), ["[Content_Types].xml", "_rels/.rels", "word/document.xml"])
+    said = [xml.etree.ElementTree.fromstring(part) for part in parts.values()][2]
+    assert want in "".join(said.itertext()), "not in the document"
+
+def page_list(c, b, clip):
+    """Three files, of which two are at the server at a time; names, and what was deleted."""
+    b.run("location.hash = ''")
+    c.status, c.given, c.warning = "running", 0, ""
+    for name in "123":
+        shutil.copyfile(clip, f"{T}/file {name}.wav")
+    b.run("$('keywords').value = 'Ω, New York'; $('speakers').checked = true; "
+          "$('translate').checked = true; $('model').value = 'tiny'")
+    b.choose_file("#file", *(f"{T}/file {name}.wav" for name in "123"))
+    b.wait("entries.length === 4 && /^Waiting behind 2/.test(entries[3].said.textContent)", 20)
+    assert wait_for(lambda: len(c.jobs) == 2, 20) is not None, c.jobs
+    fields = dict(c.jobs[max(c.jobs)])
+    same((fields["response_format"], fields["model"], fields["keywords[]"], fields["path"]),
+         ("diarized_json", "tiny", "New York", "/v1/audio/translations"))
+    b.run("entries[1].acts.cancel.click()")
+    b.wait("entries[1].said.textContent === 'Cancelled' && entries[3].state === 'running'", 20)
+    c.given = 10
+    b.wait("entries[2].segments.length === 10", 20)
+    c.end()
+    b.wait("entries[2].state === 'done' && entries[3].state === 'done'", 30)
+    b.run("entries[2].acts.rename.click()")
+    b.call("Input.insertText", text="Interview <1>")
+    b.key("Enter", 13)
+    same(b.run("entries[2].label.textContent"), "Interview <1>")
+    b.run("entries[3].acts.remove.click()")
+    same(b.run("document.querySelectorAll('#files li').length"), 3)
+    b.run("$('toast').querySelector('button').click()")
+    b.wait("document.querySelectorAll('#files li').length === 4", 10)
+    b.run("entries[0].acts.remove.click()")
+    reload(b, "entries.length === 3")
+    same(b.run("entries.map(e => e.name)"), ["file 1.wav", "Interview <1>", "file 3.wav"])
+    b.run("entries[2].open.click()")
+    b.wait(f"view.segments.length === {len(c.segments)}", 20)
+    c.error = 503
+    b.run("entries[0].acts.again.click()")
+    b.wait("/server is busy/.test(entries[0].said.textContent)", 20)
+    c.error = 400
+    b.run("entries[0].busy = false; next()")
+    b.wait("/^It was not transcribed: there are too many jobs.$/.test("
+           "entries[0].said.textContent)", 20)
+
+
+def page_film(c, b):
+    """A film is shown with its subtitles, and the line that is spoken is kept in view."""
+    subprocess.run(["ffmpeg", "-loglevel", "error", "-y", "-f", "lavfi", "-i",
+                    "color=c=navy:s=160x90:r=5:d=90", "-f", "lavfi", "-i", "sine=d=90", "-c:v",
+                    "libvpx", "-deadline", "realtime", "-cpu-used", "8", "-c:a", "libopus",
+                    f"{T}/film.webm"], check=True)
+    c.error = 0
+    b.look(360, 740, True)
+    b.choose_file("#file", f"{T}/film.webm")
+    b.wait("shown?.name === 'film.webm' && !player.hidden && entries.at(-1).state === 'done'", 60)
+    b.wait("cues?.cues.length > 10 && view.built > 60", 20)
+    assert b.run("view.lines[0].said.getBoundingClientRect().top < 370"), "below the middle"
+    assert b.run("document.documentElement.scrollWidth <= 360"), "wider than a phone"
+    b.run("$('speed').value = '2'; $('speed').onchange()")
+    b.run("goTo(view.lines[10]); play()")
+    b.wait("!player.paused && player.currentTime > view.lines[10].start + 1", 60)
+    b.run("player.pause()")
+    same(b.run("player.playbackRate"), 2)
+    b.run("player.currentTime = view.lines[10].start + 0.5")
+    b.wait("cues.activeCues.length === 1", 10)
+    third = "(b => b.bottom + (innerHeight - b.bottom) / 3)($('bar').getBoundingClientRect())"
+    b.run("showLine(view.line, false)")
+    b.wait(f"Math.abs(view.lines[view.line].element.getBoundingClientRect().top - {third}) < 12", 10)
+    b.run("play()")
+    b.wait("marking !== 0", 20)
+    b.run("dispatchEvent(new Event('wheel'))")  # the reader scrolls
+    assert b.run("!view.follow && !$('follow').hidden")
+    b.run("$('follow').click()")
+    assert b.run("view.follow && $('follow').hidden")
+
+
+def page():
+    """The page with answers that are canned: long recordings, reloads, several files."""
+    from browser import Browser
+    from canned import Canned, sentences
+    clip = os.path.abspath(f"{T}/clip.wav")
+    c = Canned(sentences(3))
+    b = Browser(c.url, clip)
+    try:
+        b.look(1100, 800, False)
+        b.wait("$('language').length === 4", 20)
+        page_run(c, b, clip)
+        page_long(c, b)
+        page_edit(c, b)
+        c.segments = c.segments[:300]
+        c.duration = c.segments[-1]["end"]
+        page_list(c, b, clip)
+        if shutil.which("ffmpeg"):
+            page_film(c, b)
+        no_errors(b, c.url, refused=True)
+    finally:
+        b.close()
+        c.close()
 
 
 def browser_key(b):
@@ -2037,9 +2265,9 @@ def browser_key(b):
         b.wait("/wants an API key/.test(document.getElementById('problem').textContent)", 20)
         b.run("document.getElementById('key').value = 'secret'; "
               "document.getElementById('key').onchange()")
-        b.wait(f"/^Model: toy. Files of up to 25 MB/.test({about})", 20)
-        b.run("document.querySelector('#files button').click()")
-        same(b.run("document.activeElement.ariaLabel"), "Cancel a.wav")
+        b.wait(f"{about} === '' && /^Model: toy. Files of up to /.test($('limits').textContent)", 20)
+        b.run("$('act').click()")
+        assert b.run("document.activeElement.id === 'text'")
         b.wait("/cannot be read/.test(document.getElementById('problem').textContent)", 20)
 
 
@@ -2058,7 +2286,7 @@ def browser_errors():
         b.run("{ const files = new DataTransfer(); "
               f"files.items.add(new File([{script}], 'a b.wav')); document.body.dispatchEvent("
               "new DragEvent('drop', {dataTransfer: files, bubbles: true, cancelable: true})); }")
-    with Server("--queue", "0", "--max-mb", "100", "--connections", "16", model=TOY) as s:
+    with Server("--queue", "0", "--jobs", "1", "--max-mb", "100", "--connections", "16", model=TOY) as s:
         b = Browser(f"http://127.0.0.1:{s.port}/", f"{T}/microphone.wav", allowed=False)
         try:
             b.run(click.format("tab-captions"))
@@ -2075,17 +2303,15 @@ def browser_errors():
             says(b, status, "the server is busy")
             for one in many:
                 one.close()
-            busy = s.connect()
-            busy.sendall(request(TRANSCRIPTIONS, cut(0, 12, 150)))
-            assert wait_for(lambda: s.health()["idle"] == 0, 20) is not None
+            busy = submitted(s, cut(0, 12, 150), [("async", "true")])
             drop(b, "'no audio'")
-            says(b, problem, "the queue is full; try again in about")
-            busy.close()
+            b.wait("/^The server is busy: /.test(entries[0]?.said.textContent)", 20)
+            s.get(f"/v1/jobs/{busy}", method="DELETE")
             assert wait_for(lambda: s.health()["idle"] == 1, 10) is not None
-            b.run("document.querySelector('#files button').click()")  # tries again
+            b.run("entries[0].busy = false; next()")
             says(b, problem, "cannot be read")
             assert b.run("getComputedStyle(document.querySelector('.state')).color !== "
-                         "getComputedStyle(document.getElementById('about')).color")
+                         "getComputedStyle(document.getElementById('limits')).color")
             b.run("limits.max_mb = 0")
             drop(b, "'no audio'")
             says(b, problem, "has 1 MB, and the server accepts 0 MB")
@@ -2095,16 +2321,12 @@ def browser_errors():
                   "[wav, Int16Array.from({length: 30000000}, (_, i) => i * 40503 % 65536)]); }")
             drop(b, "window.long")
             assert wait_for(lambda: s.health()["idle"] == 0, 20) is not None, "not received"
-            b.wait("document.querySelector('#files li:last-child progress').hidden === false", 5)
-            same(b.run("onText(current, {type: 'transcript.waiting', before: 2}); "
-                       "current.said.textContent"),
-                 "The server is busy: waiting behind 2 requests")
+            b.wait("/^Transcribing/.test(entries[2].said.textContent) && !entries[2].bar.hidden", 20)
             assert b.run("document.documentElement.scrollWidth <= 360"), "wider than a phone"
             b.screenshot(f"{os.environ.get('TEST_SHOTS', T)}/running.png")
-            b.run("document.querySelector('#files li:last-child button:last-child').click()")
+            b.run("entries[2].acts.cancel.click()")
             assert wait_for(lambda: s.health()["idle"] == 1, 5) is not None, "not cancelled"
-            b.wait("document.querySelector('#files li:last-child .state').textContent === "
-                   "'Cancelled'", 5)
+            b.wait("entries[2].said.textContent === 'Cancelled'", 5)
             same(b.run(problem), "")
             browser_key(b)
             b.call("Page.navigate", url=f"http://127.0.0.1:{s.port}/")

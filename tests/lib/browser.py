@@ -74,6 +74,20 @@ class Browser:
             assert time.monotonic() < until, f"not within {seconds} s: {condition}"
             time.sleep(0.1)
 
+    def reload(self):
+        """The page again; a script may meet the end of the page before."""
+        self.run("window.old = true")
+        self.call("Page.reload")
+        until = time.monotonic() + 30 * PATIENCE
+        while True:
+            try:
+                if self.run("!window.old && document.readyState === 'complete'"):
+                    return
+            except AssertionError as error:
+                assert "navigated" in str(error), error
+            assert time.monotonic() < until, "the page does not load"
+            time.sleep(0.1)
+
     def choose_file(self, selector, *paths):
         node = self.call("DOM.getDocument")["root"]["nodeId"]
         found = self.call("DOM.querySelector", nodeId=node, selector=selector)["nodeId"]
