@@ -187,10 +187,10 @@ OBJECTS_pack = hf json output platform
 OBJECTS_listen = listen_file listen_recorder listen_show listen_source commands ffmpeg frames input list
 OBJECTS_listen += args output platform terminal
 OBJECTS_server = server_address server_answer server_client server_event server_form server_http
-OBJECTS_server += server_item server_jobs server_keys server_log server_models server_pool
-OBJECTS_server += server_realtime server_reply server_request server_run server_thread server_tls
-OBJECTS_server += server_turns server_upload server_watch server_wyoming args json input ffmpeg
-OBJECTS_server += frames list output npu platform
+OBJECTS_server += server_item server_jobs server_keys server_log server_models server_options
+OBJECTS_server += server_pool server_realtime server_reply server_request server_run server_thread
+OBJECTS_server += server_tls server_turns server_upload server_watch server_wyoming args json input
+OBJECTS_server += ffmpeg frames list output npu platform
 $(B)/%: $(B)/%.o $(B)/libwhisper_npu.a $(B)/linked_with
 	$(CC) $(CFLAGS) $(LDFLAGS) "$<" $(OBJECTS_$*:%="$(BUILD)/%.o") "$(BUILD)/libwhisper_npu.a" \
 	    $(LDLIBS) $(OWN_LIBS) -o "$@"
@@ -203,8 +203,8 @@ $(B)/transcribe $(B)/transcribe.exe: $(OBJECTS_transcribe:%=$(B)/%.o)
 $(B)/pack $(B)/pack.exe: $(OBJECTS_pack:%=$(B)/%.o)
 $(B)/listen: $(OBJECTS_listen:%=$(B)/%.o)
 $(B)/server: $(OBJECTS_server:%=$(B)/%.o)
-$(B)/server_answer.o $(B)/server_client.o $(B)/server_http.o $(B)/server_realtime.o: \
-    private OWN_CFLAGS = -I"$(BUILD)" $(CIVETWEB_CFLAGS)
+$(B)/server_answer.o $(B)/server_client.o $(B)/server_http.o $(B)/server_options.o \
+    $(B)/server_realtime.o: private OWN_CFLAGS = -I"$(BUILD)" $(CIVETWEB_CFLAGS)
 $(B)/server_http.o: $(B)/server_page.h $(B)/server_openapi.h
 $(B)/server_page.h: examples/server/server.html | $(B)
 $(B)/server_openapi.h: examples/server/openapi.json | $(B)

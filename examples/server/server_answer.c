@@ -100,8 +100,8 @@ static int ends_with(const char *text, size_t n, const char *end)
 static int is_own_name(const http_options *o, const char *host)
 {
     static const char *const local[] = {
-        ".local", ".localhost", ".localdomain", ".internal", ".intranet", ".home.arpa", ".home", ".lan",
-        ".fritz.box", ".ts.net"
+        ".local", ".localhost", ".localdomain", ".internal", ".intranet", ".home.arpa", ".home",
+        ".lan", ".fritz.box", ".ts.net"
     };
     size_t i, n = strcspn(host, ":");
     if (host[0] == '[') {

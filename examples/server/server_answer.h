@@ -3,7 +3,7 @@
 #ifndef SERVER_ANSWER_H
 #define SERVER_ANSWER_H
 
-#include "server_http.h"
+#include "server_options.h"
 #include "server_reply.h"
 #include "server_request.h"
 

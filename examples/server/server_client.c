@@ -3,7 +3,7 @@
 
 #include "server_client.h"
 
-#include "server_http.h"
+#include "server_options.h"
 #include "server_tls.h"
 
 #include <arpa/inet.h>

@@ -46,11 +46,6 @@ static http_server *server_of(const connection *conn)
     return mg_get_user_context_data(conn);
 }
 
-const http_options *http_options_of(const connection *conn)
-{
-    return server_of(conn)->options;
-}
-
 /* Reads what a refused client is still sending, so that it gets to see the answer. */
 static void drain(connection *conn, watch *w)
 {
@@ -814,7 +809,8 @@ static int serve_share(connection *conn, watch *w, const endpoint *e, int key)
     }
     if (atomic_fetch_add(&s->of_key[key], 1) >= s->options->key_share && k->n > 1) {
         pool_count_refusal(POOL_REFUSED_FULL);
-        status = answer_error(conn, e->api, 429, "this key has too many requests in progress", NULL);
+        status = answer_error(conn, e->api, 429, "this key has too many requests in progress",
+                              NULL);
         drain(conn, w);
     } else {
         status = e->serve(conn, w);

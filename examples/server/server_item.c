@@ -353,7 +353,9 @@ int item_make_draft(item_decoder *d, item *it, unsigned pause)
 
 int item_is_sentence(const item *it)
 {
-    static const char *const ends[] = {".", "?", "!", "\xe3\x80\x82", "\xef\xbc\x9f", "\xef\xbc\x81"};
+    static const char *const ends[] = { /* the last are those of Chinese and Japanese */
+        ".", "?", "!", "\xe3\x80\x82", "\xef\xbc\x9f", "\xef\xbc\x81"
+    };
     const char *text = it->draft.text.n > 0 ? it->draft.text.bytes : "";
     size_t i, n = strlen(text);
     while (n > 0 && strchr("\"')", text[n - 1]) != NULL) {

@@ -30,8 +30,8 @@
 
 #define TICK_MS 50
 #define IDLE_TICKS 20               /* after which a run without audio gives its session back */
-/* An item that goes on is decoded when it has so much more audio; the others: where its text is told
- * while it is said, with and without a session. */
+/* An item that goes on is decoded when it has so much more audio; the others: where its text is
+ * told while it is said, with and without a session. */
 #define AHEAD_MS 5000
 #define HELD_MS 40
 #define LIVE_MS 300

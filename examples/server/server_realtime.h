@@ -3,7 +3,7 @@
 #ifndef SERVER_REALTIME_H
 #define SERVER_REALTIME_H
 
-#include "server_http.h"
+#include "server_options.h"
 
 struct mg_context;
 

@@ -3,7 +3,7 @@
 #ifndef SERVER_WYOMING_H
 #define SERVER_WYOMING_H
 
-#include "server_http.h"
+#include "server_options.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -2573,7 +2573,7 @@ def jobs():
         same(without_usage(state["result"]), json.loads(transcribed("-f", "verbose_json")))
         assert 900 < state["expires_in"] <= 1000 and abs(state["created"] - time.time()) < 300, state
         second = submitted(s, AUDIO, [("response_format", "srt"), ("async", "true")])
-        same(finished(s, second)["result"], transcribed("-f", "srt"))
+        same(finished(s, second)["result"], transcribed("-f", "srt", "--subtitles"))
         same(job(s, first)["status"], "completed")
         third = submitted(s, b"no audio" * 10, [("async", "true")])
         state = finished(s, third)
