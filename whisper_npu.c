@@ -19469,6 +19469,7 @@ static int rs_claim_chunk(rs_claims *p, rs_chain *c)
 typedef struct rs_ends {
     int64_t speech_ms, ledger_ms, text_ms;
     int64_t step_ms;        /* input: step of the detector */
+    int64_t begin_ms;       /* input: where the ledger begins */
 } rs_ends;
 
 static int rs_is_store(const rs_store *s, const unsigned char *front, const unsigned char *offsets,
@@ -19484,6 +19485,7 @@ static int rs_is_store(const rs_store *s, const unsigned char *front, const unsi
     rs_begin_chain(&speech, &s->speech);
     speech.step_ms = ends->step_ms;
     rs_begin_chain(&ledger, &s->ledger);
+    ledger.end_ms = ends->begin_ms;
     while (good && (records > 0 || speech.left > 0 || ledger.left > 0)) {
         size_t a = speech.left > 0 ? speech.at : SIZE_MAX;
         size_t b = ledger.left > 0 ? ledger.at : SIZE_MAX, c = SIZE_MAX;
@@ -19553,6 +19555,49 @@ static void rs_put_record(rs_store *s, size_t index, const rs_record *record)
     uint32_t offset;
     memcpy(&offset, s->base + s->size - (index + 1) * sizeof offset, sizeof offset);
     memcpy(s->base + offset, record, sizeof *record);
+}
+
+/* Appends a segment of another store, whose window gets another number. E_FULL leaves the store
+ * unchanged. */
+static int rs_copy(rs_store *s, const rs_store *from, size_t index, int32_t first_window)
+{
+    rs_record r = rs_get_record(from, index), own = r;
+    size_t i, n_text = r.segment.text_length + 1, n_tokens = r.segment.n_tokens;
+    size_t at, tokens, words, text;
+    uint32_t offset;
+    rs_word w;
+    for (i = 0; i < r.n_words; i++) {
+        memcpy(&w, from->base + r.words + i * sizeof w, sizeof w);
+        n_text += w.word.text_length + 1;
+    }
+    at = rs_find_room(s, s->used, sizeof r);
+    tokens = rs_find_room(s, at + sizeof r, n_tokens * sizeof(wnpu_token));
+    words = rs_find_room(s, tokens + n_tokens * sizeof(wnpu_token), r.n_words * sizeof w);
+    text = rs_find_room(s, words + r.n_words * sizeof w, n_text);
+    if (at == s->size || tokens == s->size || words == s->size || text == s->size) {
+        return WNPU_E_FULL;
+    }
+    memset(s->base + s->used, 0, text - s->used);
+    memcpy(s->base + tokens, from->base + r.tokens, n_tokens * sizeof(wnpu_token));
+    memcpy(s->base + text, from->base + r.text, r.segment.text_length + 1);
+    own.segment.window += first_window;
+    own.text = text;
+    own.tokens = tokens;
+    own.words = words;
+    text += r.segment.text_length + 1;
+    for (i = 0; i < r.n_words; i++) {
+        memcpy(&w, from->base + r.words + i * sizeof w, sizeof w);
+        memcpy(s->base + text, from->base + w.text, w.word.text_length + 1);
+        w.text = text;
+        text += w.word.text_length + 1;
+        memcpy(s->base + words + i * sizeof w, &w, sizeof w);
+    }
+    memcpy(s->base + at, &own, sizeof own);
+    offset = (uint32_t)at;
+    s->count++;
+    memcpy(s->base + s->size - s->count * sizeof offset, &offset, sizeof offset);
+    s->used = text;
+    return WNPU_OK;
 }
 
 /* ======================================================================
@@ -25967,6 +26012,23 @@ typedef struct ru_live {
     ru_utterance utterance[RU_UTTERANCES]; /* those whose end is not an event yet, in order */
 } ru_live;
 
+/* What a run of a part of a recording has done so far. */
+typedef enum ru_phase {
+    RU_WHOLE,               /* the run is not of a part */
+    RU_BEFORE,              /* the part has not begun: speech is found, but not decoded */
+    RU_INSIDE,
+    RU_COMPLETE             /* its end was reached */
+} ru_phase;
+
+/* The part; times are those of the recording. */
+typedef struct ru_part {
+    int64_t from_ms, until_ms; /* until_ms 0: the recording's end */
+    int64_t pause_ms;       /* end of the window before the silence that is skipped, or -1 */
+    uint64_t began, ended;  /* checksums of what the run depends on there, see wi_part_state() */
+    int32_t phase;          /* ru_phase */
+    int32_t reserved;       /* 0: there is no padding */
+} ru_part;
+
 /* What a run between two windows needs to go on. */
 typedef struct ru_state {
     ru_counts checkpoint;   /* what the next window changes, as it was before */
@@ -25976,6 +26038,7 @@ typedef struct ru_state {
     uint32_t loop_cuts;     /* consecutive windows whose text was cut before a loop */
     ru_confirmed confirmed;
     ru_live live;
+    ru_part part;
 } ru_state;
 ER_PADDED
 
@@ -26045,12 +26108,24 @@ typedef enum ru_outcome {
     RU_FAILED               /* with the status in ru_call.error */
 } ru_outcome;
 
+/* What functions for parts of a recording are given. */
+typedef struct ru_parts {
+    int64_t from_ms, until_ms; /* of the part */
+    int (*on_cut)(void *user, int64_t cut_ms);
+    void *user;
+    const wnpu_config *config; /* parts to be joined: of the session */
+    const void *const *parts;
+    const size_t *sizes;
+    size_t n;
+} ru_parts;
+
 /* What the caller gave, and gets if the run does not succeed. */
 typedef struct ru_call {
     wnpu_params params;
     int *cancel;            /* atomic */
     wnpu_error error;
     ru_stop stop;
+    ru_parts parts;
 } ru_call;
 
 /* What the run has found: text, speech and the ledger, statistics and the language. */
@@ -26611,6 +26686,27 @@ static void aw_limit(ru_place *at, int64_t limit_ms)
 static void aw_search_all(ru_place *at)
 {
     at->spans_passed = 0;
+}
+
+/* Keeps the spans of speech that lie in from_ms..until_ms. */
+static int aw_keep_speech(ru_audio *a, wnpu_stats *stats, wnpu_error *error, int64_t from_ms,
+                          int64_t until_ms)
+{
+    rs_list all = a->store->speech;
+    wnpu_speech_span span;
+    size_t i;
+    int status = WNPU_OK;
+    memset(&a->store->speech, 0, sizeof a->store->speech);
+    a->store->speech.elem = sizeof span;
+    stats->speech_ms = 0;
+    aw_search_all(&a->at);
+    for (i = 0; i < all.count && status == WNPU_OK; i++) {
+        memcpy(&span, rs_list_get(a->store, &all, i), sizeof span);
+        if (span.t1_ms > from_ms && span.t0_ms < until_ms) {
+            status = aw_store_speech(stats, a->store, error, &span);
+        }
+    }
+    return status;
 }
 
 /* Moves the window forward by frames, and reads more. */
@@ -27541,6 +27637,64 @@ static int lg_finish(ru_results *out, const ru_audio *a, ru_call *call, int stat
     return lg_set_incomplete(&out->now.stats, &call->error);
 }
 
+/* Begins the results anew at a time: those of a part of the recording. */
+static void lg_begin_at(ru_results *out, int64_t from_ms)
+{
+    memset(&out->store.ledger, 0, sizeof out->store.ledger);
+    out->store.ledger.elem = sizeof(wnpu_ledger_span);
+    out->ledger.covered_ms = out->ledger.covered_text_ms = from_ms;
+    out->now.stats.unresolved_ms = 0;
+    out->now.stats.skips = 0;
+}
+
+/* Ends the results of a part where its ledger ends. That there is no text does not say that voice
+ * was none, see lg_finish(). */
+static int lg_finish_part(ru_results *out, ru_call *call)
+{
+    memset(&out->store.rest, 0, sizeof out->store.rest);
+    out->now.stats.audio_ms = out->ledger.covered_ms;
+    lg_count_unresolved(&out->now.stats, &out->store);
+    return out->now.stats.unresolved_ms > 0 ? lg_set_incomplete(&out->now.stats, &call->error)
+                                            : WNPU_OK;
+}
+
+/* Appends the results of a part, whose windows get numbers from `window` on. */
+static int lg_append_part(ru_results *out, const ru_counts *counts, const rs_store *part,
+                          uint32_t window)
+{
+    wnpu_speech_span speech;
+    wnpu_ledger_span span;
+    size_t i;
+    int status = WNPU_OK;
+    for (i = 0; i < part->count && status == WNPU_OK; i++) {
+        status = rs_copy(&out->store, part, i, (int32_t)window);
+    }
+    for (i = 0; i < part->speech.count && status == WNPU_OK; i++) {
+        memcpy(&speech, rs_list_get(part, &part->speech, i), sizeof speech);
+        status = rs_list_add(&out->store, &out->store.speech, &speech);
+        out->now.stats.speech_ms += speech.t1_ms - speech.t0_ms;
+    }
+    for (i = 0; i < part->ledger.count && status == WNPU_OK; i++) {
+        memcpy(&span, rs_list_get(part, &part->ledger, i), sizeof span);
+        status = rs_add_ledger(&out->store, &span);
+        out->now.stats.audio_ms = span.t1_ms;
+    }
+    out->now.stats.windows += counts->stats.windows;
+    out->now.stats.tokens += counts->stats.tokens;
+    return status;
+}
+
+/* The results of all parts are there. */
+static int lg_finish_join(ru_results *out, ru_call *call, int status)
+{
+    if (status == WNPU_OK && call->params.vad && out->store.count == 0) {
+        rs_unresolve_voice(&out->store);
+    }
+    lg_count_unresolved(&out->now.stats, &out->store);
+    return status == WNPU_OK && out->now.stats.unresolved_ms > 0
+               ? lg_set_incomplete(&out->now.stats, &call->error) : status;
+}
+
 /* ======================================================================
  * 32. wd_  decoding of one window
  *
@@ -28085,7 +28239,7 @@ static void wd_options(const ru_run *r, float temperature, uint64_t attempt, se_
         o->max_tokens = (size_t)p->max_tokens;
     }
     o->stop_loops = p->stop_loops != 0;
-    o->seed = er_random(er_random(p->seed, r->state.window), attempt);
+    o->seed = er_random(er_random(p->seed, r->audio.at.frame), attempt); /* in each part the same */
 }
 
 /* ---- text while it is decoded: on_token ----
@@ -29253,6 +29407,136 @@ static int wi_decide(ru_audio *a, ru_results *out, ru_call *call, ru_state *stat
     return status;
 }
 
+/* ---- parts of a recording ----
+ * A recording is divided where speech begins behind a pause that ends a window in any case. A run
+ * of a part goes through what is before it without decoding, so that the detector, which depends on
+ * all audio so far, is in the state in which one run has it there. Whether the part before really
+ * ends there, its run finds out: wi_part_state() of both must be the same. */
+#define WI_LONGEST_PAUSE_MS 28000 /* a window of 30 s that begins in the pause sees its end */
+
+/* Checksum of all that the windows from here on depend on, besides parameters and audio. */
+static uint64_t wi_part_state(const ru_audio *a, const ru_state *s, const ru_language *language)
+{
+    ru_place at = a->at;
+    va_image voice;
+    uint64_t sum;
+    va_get_image(&a->voice, &voice);
+    aw_search_all(&at); /* spans count from the part's beginning */
+    sum = pm_mix(0, &at, sizeof at);
+    sum = pm_mix(sum, &voice, sizeof voice);
+    sum = pm_mix(sum, a->voice.history, a->voice.kept);
+    sum = pm_mix(sum, &s->loop_cuts, sizeof s->loop_cuts);
+    return pm_mix(sum, &language->id, sizeof language->id);
+}
+
+/* Goes through a window before the part. */
+static ru_outcome wi_pass(ru_results *out, const ru_audio *a, ru_call *call, size_t content)
+{
+    return ru_outcome_of(lg_cover(out, a, call, ru_recording_ms(&a->at, (int64_t)content * 10),
+                                  WNPU_REASON_PAUSE));
+}
+
+/* Notes, behind a window or silence, where a window has ended in a pause. */
+static void wi_note_pause(ru_part *p, const ru_place *at, int skipped)
+{
+    p->pause_ms = skipped ? p->pause_ms : -1;
+    if (at->cut_ms > 0 && at->cut_ms <= ru_recording_ms(at, 0) && p->pause_ms < 0) {
+        p->pause_ms = at->cut_ms;
+    }
+}
+
+/* Whether a recording can be divided at the window's beginning: speech begins there, and wherever
+ * a window began in the pause before it, or ended, the next one begins here. */
+static int wi_is_cut(const ru_audio *a, const ru_part *p, const wnpu_params *params)
+{
+    int64_t base = ru_recording_ms(&a->at, 0);
+    return p->pause_ms >= 0 && base - p->pause_ms <= WI_LONGEST_PAUSE_MS &&
+           base - p->pause_ms >= params->pause_ms + LG_LEADING_SILENCE_MS &&
+           aw_next_speech_ms(a, base) == base;
+}
+
+/* Begins the part here. */
+static int wi_begin_part(ru_results *out, ru_audio *a, ru_state *state, ru_call *call)
+{
+    ru_part *p = &state->part;
+    int status = aw_keep_speech(a, &out->now.stats, &call->error, p->from_ms, INT64_MAX);
+    lg_begin_at(out, p->from_ms);
+    state->n_previous = 0;
+    p->phase = RU_INSIDE;
+    p->began = wi_part_state(a, state, &out->now.language);
+    return status;
+}
+
+/* Ends it here. */
+static int wi_end_part(ru_results *out, ru_audio *a, ru_state *state, ru_call *call)
+{
+    ru_part *p = &state->part;
+    p->ended = wi_part_state(a, state, &out->now.language);
+    p->phase = RU_COMPLETE;
+    return aw_keep_speech(a, &out->now.stats, &call->error, p->from_ms, p->until_ms);
+}
+
+/* Begins or ends the part if the window begins where it does, or tells a cut. */
+static int wi_check_place(ru_results *out, ru_audio *a, ru_state *state, ru_call *call)
+{
+    ru_part *p = &state->part;
+    const ru_parts *given = &call->parts;
+    int64_t base = ru_recording_ms(&a->at, 0);
+    int status = WNPU_OK;
+    if (p->phase == RU_BEFORE && given->on_cut != NULL && base > 0 &&
+        wi_is_cut(a, p, &call->params) && given->on_cut(given->user, base) != 0) {
+        return er_set(&call->error, WNPU_E_CANCELLED, "a callback requested a stop");
+    }
+    if (p->phase == RU_BEFORE && base >= p->from_ms) {
+        status = base == p->from_ms ? wi_begin_part(out, a, state, call)
+               : er_set(&call->error, WNPU_E_ARGUMENT, "the recording has no cut at %lld ms",
+                        (long long)p->from_ms);
+    }
+    if (status == WNPU_OK && p->phase == RU_INSIDE && p->until_ms > 0 && base >= p->until_ms) {
+        status = base == p->until_ms ? wi_end_part(out, a, state, call)
+               : er_set(&call->error, WNPU_E_STATE, "the text does not end at the cut at %lld "
+                        "ms: transcribe this part and the next one as one",
+                        (long long)p->until_ms);
+    }
+    return status;
+}
+
+/* Ends a run of a part. */
+static int wi_finish_part(ru_results *out, const ru_audio *a, ru_part *p, ru_call *call, int status)
+{
+    if (status == WNPU_OK && p->phase != RU_COMPLETE &&
+        (p->phase == RU_BEFORE || p->until_ms > 0)) {
+        status = er_set(&call->error, WNPU_E_ARGUMENT, "the recording ends before %lld ms",
+                        (long long)(p->phase == RU_BEFORE ? p->from_ms : p->until_ms));
+    }
+    if (status == WNPU_OK && p->phase == RU_INSIDE) {
+        status = lg_cover(out, a, call, ru_end_ms(&a->at), WNPU_REASON_PAUSE);
+        p->phase = status == WNPU_OK ? RU_COMPLETE : p->phase;
+    }
+    return status == WNPU_OK ? lg_finish_part(out, call) : lg_finish(out, a, call, status);
+}
+
+/* Refuses parameters with which a part depends on the text before it. */
+static int wi_check_parts(const ru_audio *a, const en_engine *e, ru_call *call)
+{
+    const wnpu_params *p = &call->params;
+    const char *why =
+        !p->vad ? "without vad there are no pauses to divide it at"
+        : p->pause_ms < AW_PHRASE_MS ? "pauses below 1000 ms depend on where the window begins; "
+                                       "set pause_ms"
+        : p->least_ms > 0 ? "with least_ms the end of a window depends on its beginning"
+        : p->condition_on_previous ? "condition_on_previous makes a text depend on the one before"
+        : p->language < 0 && e->model->vocab.multilingual
+            ? "the language of a part may be another one; set it"
+        : p->commit_step_ms > 0 ? "commit_step_ms divides windows behind confirmed words"
+        : p->voices != 0 ? "voices are compared in the whole recording"
+        : a->batch > 1 ? "a batch of windows goes beyond the part" : NULL;
+    return why == NULL ? WNPU_OK : er_set(&call->error, WNPU_E_ARGUMENT, "the recording cannot be "
+                                          "divided: %s", why);
+}
+
+/* ---- the loop ---- */
+
 /* What is due at the beginning of the window: silence is skipped, a window that ends after `frames`
  * is decoded, or with 0 words of the open one are confirmed. *used gets the frames by which the
  * window moves on, *skipped 1 if they are silent. A consumer of its own of the open window is
@@ -29269,6 +29553,10 @@ static ru_outcome wi_run_due(ru_run *r, size_t frames, size_t *used, int *skippe
         return ru_outcome_of(lg_cover(&r->out, &r->audio, &r->call,
                                       ru_recording_ms(&r->audio.at, (int64_t)*used * 10),
                                       WNPU_REASON_PAUSE));
+    }
+    if (r->state.part.phase == RU_BEFORE) {
+        *used = content;
+        return wi_pass(&r->out, &r->audio, &r->call, content);
     }
     return frames > 0 ? wi_run_window(r, content, used) : wi_confirm(r, used);
 }
@@ -29317,11 +29605,17 @@ static int wi_run_windows(ru_run *r, int (*done)(ru_run *r))
             return r->call.error.code;
         }
         status = wi_move_on(r, used);
+        wi_note_pause(&r->state.part, &r->audio.at, skipped);
         if (status == WNPU_OK && done != NULL) {
             on = done(r) || skipped;
         }
         if (status == WNPU_OK) {
             status = wi_decide(&r->audio, &r->out, &r->call, &r->state, &r->work, &frames);
+        }
+        if (status == WNPU_OK && r->state.part.phase != RU_WHOLE && r->work.due) {
+            status = wi_check_place(&r->out, &r->audio, &r->state, &r->call);
+            r->work.due = r->state.part.phase != RU_COMPLETE;
+            wi_save_checkpoint(&r->state, &r->out.now, &r->work, &r->call.params);
         }
     }
     return status == WNPU_OK && ru_cancelled(r->call.cancel)
@@ -29699,6 +29993,9 @@ static int wi_finish(ru_run *r, int status)
         status = wi_name_voices(&r->voices, &r->out.store, &r->work, &r->call, status);
     }
     wi_finish_language(&r->out.now.language, &r->work, &r->engine);
+    if (r->state.part.phase != RU_WHOLE) {
+        return wi_finish_part(&r->out, &r->audio, &r->state.part, &r->call, status);
+    }
     return lg_finish(&r->out, &r->audio, &r->call, status);
 }
 
@@ -29801,6 +30098,43 @@ static int wi_transcribe(ru_run *r, const wnpu_audio *audio)
         wi_save_checkpoint(&r->state, &r->out.now, &r->work, &r->call.params);
     }
     return wi_finish(r, status);
+}
+
+/* Transcribes the part of a recording that r->call.parts says. */
+static int wi_transcribe_part(ru_run *r, const wnpu_audio *audio)
+{
+    const ru_parts *given = &r->call.parts;
+    int status = wi_check_parts(&r->audio, &r->engine, &r->call);
+    if (status == WNPU_OK && r->call.params.append) {
+        status = er_set(&r->call.error, WNPU_E_ARGUMENT, "append is for wnpu_join()");
+    }
+    if (status == WNPU_OK && (given->from_ms < 0 || given->until_ms < 0 ||
+                              (given->until_ms > 0 && given->until_ms <= given->from_ms))) {
+        status = er_set(&r->call.error, WNPU_E_ARGUMENT, "a part from %lld to %lld ms is empty",
+                        (long long)given->from_ms, (long long)given->until_ms);
+    }
+    if (status != WNPU_OK) {
+        return status;
+    }
+    r->state.part.from_ms = given->from_ms;
+    r->state.part.until_ms = given->until_ms;
+    r->state.part.pause_ms = -1;
+    r->state.part.phase = given->from_ms > 0 ? RU_BEFORE : RU_INSIDE;
+    return wi_transcribe(r, audio);
+}
+
+/* Tells where a recording can be divided. */
+static int wi_find_cuts(ru_run *r, const wnpu_audio *audio)
+{
+    int status = wi_check_parts(&r->audio, &r->engine, &r->call);
+    status = status == WNPU_OK ? wi_open(r, audio) : status;
+    r->state.part.from_ms = INT64_MAX;
+    r->state.part.pause_ms = -1;
+    r->state.part.phase = RU_BEFORE;
+    status = status == WNPU_OK ? wi_run_windows(r, NULL) : status;
+    rs_reset(&r->out.store);
+    wi_drop_checkpoint(&r->work);
+    return status;
 }
 
 /* Runs the voice activity detector only. */
@@ -30832,7 +31166,7 @@ static int st_finish(ru_run *r)
  *  what is passed to wnpu_resume() again: the parameters, of which there
  *  is a fingerprint, and the recording.
  * ====================================================================== */
-#define SN_VERSION 13u
+#define SN_VERSION 14u
 #define SN_MAX_SAMPLE 64.0f /* much more than a clamped sample can become by resampling */
 
 static const unsigned char sn_magic[8] = {0x89, 'W', 'N', 'P', 'U', 'S', '\n', 0x1a};
@@ -31181,6 +31515,10 @@ static const sn_range sn_ranges[] = {
     {SN_AT(run.n_previous), SN_SIZE, 0, 0, SN_PREVIOUS, 0},
     {SN_AT(run.window), SN_U32, 0, INT32_MAX / 2, SN_ZERO, 0},
     {SN_AT(run.loop_cuts), SN_U32, 0, INT32_MAX, SN_ZERO, 0},
+    {SN_AT(run.part.from_ms), SN_I64, 0, 1e15, SN_ZERO, 0},
+    {SN_AT(run.part.until_ms), SN_I64, 0, 1e15, SN_ZERO, 0},
+    {SN_AT(run.part.pause_ms), SN_I64, -1, 0, SN_END, 0},
+    {SN_AT(run.part.phase), SN_I32, RU_WHOLE, RU_COMPLETE, SN_ZERO, 0},
     {SN_AT(run.checkpoint.language.id), SN_I32, -1, -1, SN_LANGUAGES, 0},
     {SN_AT(run.checkpoint.language.rival), SN_I32, -1, -1, SN_LANGUAGES, 0},
     {SN_AT(run.checkpoint.language.weight), SN_F32, 0, 9e11, SN_ZERO, 0},
@@ -31539,6 +31877,7 @@ static int sn_is_valid(const ru_audio *a, const rs_store *st, const ri_ring *rin
     p += left - (size_t)(s.run.n_previous * sizeof(int32_t) + s.used + s.count * sizeof(uint32_t) +
                          s.ring.frames * frame);
     ends.step_ms = VA_STEP_MS;
+    ends.begin_ms = s.run.part.phase >= RU_INSIDE ? s.run.part.from_ms : 0;
     return rs_is_store(&store, p, p + s.used, v, &ends) && sn_are_times(a, &s, &ends);
 }
 
@@ -31629,6 +31968,84 @@ static void sn_read(ru_run *r, const unsigned char *block)
                     WNPU_REASON_CANCELLED);
     }
     r->work.resumable = 1;
+}
+
+/* ---- joining parts ---- */
+
+/* Reads a snapshot of a run of a part that has ended: its state, and its results as a store in the
+ * block. */
+static int sn_read_part(const ru_audio *a, const en_engine *e, ru_call *call, size_t i, sn_state *s,
+                        rs_store *store)
+{
+    const unsigned char *block = call->parts.parts[i];
+    size_t size = call->parts.sizes[i];
+    int status = sn_check_head(e, &call->error, call->parts.config, block, size);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    if (!sn_is_valid(a, a->store, a->ring, e, block, size)) {
+        return er_set(&call->error, WNPU_E_ARGUMENT, "part %lu is damaged", (unsigned long)i);
+    }
+    memcpy(s, block + sizeof(sn_head), sizeof *s);
+    if (s->run.part.phase != RU_COMPLETE || s->ring.live) {
+        return er_set(&call->error, WNPU_E_ARGUMENT, "part %lu is not the snapshot of a run of "
+                      "wnpu_transcribe_part() that has ended", (unsigned long)i);
+    }
+    (void)sn_is_store(s, a->store, store);
+    store->size = store->used + store->count * sizeof(uint32_t);
+    store->base = (unsigned char *)(uintptr_t)block + size - store->size; /* it is not changed */
+    return WNPU_OK;
+}
+
+/* Whether part i, which is last or not, continues the one before. */
+static int sn_check_order(wnpu_error *error, const ru_part *before, const ru_part *p, size_t i,
+                          int last)
+{
+    if (p->from_ms != before->until_ms || (p->until_ms == 0) != last) {
+        return er_set(error, WNPU_E_ARGUMENT, "part %lu is of %lld to %lld ms, but the one before "
+                      "ends at %lld ms: parts are given in order, from 0 to the recording's end",
+                      (unsigned long)i, (long long)p->from_ms, (long long)p->until_ms,
+                      (long long)before->until_ms);
+    }
+    return p->from_ms == 0 || p->began == before->ended ? WNPU_OK
+        : er_set(error, WNPU_E_STATE, "one run would not go on as part %lu begins, at %lld ms: "
+                 "transcribe it and the one before as one", (unsigned long)i,
+                 (long long)p->from_ms);
+}
+
+/* Joins the parts in r->call.parts, which have to be those of one recording. */
+static int sn_join(ru_run *r, const wnpu_audio *unused)
+{
+    const ru_parts *given = &r->call.parts;
+    wnpu_params alone = r->call.params;
+    ru_part before = {0, 0, 0, 0, 0, 0, 0};
+    uint32_t window = 0;
+    rs_store part;
+    sn_state s;
+    size_t i;
+    int status = pm_check(&r->call.params, &r->call.error);
+    (void)unused;
+    alone.append = 0;
+    r->audio.stream->opposed = 0;
+    r->audio.stream->scale = 0;
+    for (i = 0; i < given->n && status == WNPU_OK; i++) {
+        status = sn_read_part(&r->audio, &r->engine, &r->call, i, &s, &part);
+        if (status == WNPU_OK && s.run.fingerprint != pm_fingerprint(&alone)) {
+            status = er_set(&r->call.error, WNPU_E_ARGUMENT, "part %lu has other parameters",
+                            (unsigned long)i);
+        }
+        status = status == WNPU_OK ? sn_check_order(&r->call.error, &before, &s.run.part, i,
+                                                    i + 1 == given->n) : status;
+        if (status == WNPU_OK && lg_append_part(&r->out, &s.run.checkpoint, &part, window) != WNPU_OK) {
+            status = er_set(&r->call.error, WNPU_E_FULL, "the result store is full after part %lu; "
+                            "raise result_bytes", (unsigned long)i);
+        }
+        r->out.now.language = status == WNPU_OK ? s.run.checkpoint.language
+                                                : r->out.now.language;
+        window += s.run.window;
+        before = s.run.part;
+    }
+    return lg_finish_join(&r->out, &r->call, status);
 }
 
 /* ======================================================================
@@ -32894,7 +33311,7 @@ static int ap_run(wnpu_session *session, const wnpu_params *params, const wnpu_a
     if (status != WNPU_OK) {
         return status;
     }
-    append = run == wi_transcribe && ap_appends(params);
+    append = (run == wi_transcribe || run == sn_join) && ap_appends(params);
     if (append) {
         sp_keep(&session->run.out.store, &session->run.kept);
         wi_reset_state(&session->run);
@@ -32917,6 +33334,49 @@ WNPU_API int wnpu_transcribe(wnpu_session *session, const wnpu_params *params,
                              const wnpu_audio *audio)
 {
     return ap_run(session, params, audio, wi_transcribe);
+}
+
+/* ---- parts of a recording ---- */
+
+WNPU_API int wnpu_find_cuts(wnpu_session *session, const wnpu_params *params,
+                            const wnpu_audio *audio, int (*on_cut)(void *user, int64_t cut_ms),
+                            void *user)
+{
+    ru_parts parts = {0, 0, on_cut, user, NULL, NULL, NULL, 0};
+    int status;
+    if (session == NULL || on_cut == NULL) {
+        return WNPU_E_ARGUMENT;
+    }
+    session->run.call.parts = parts;
+    status = ap_run(session, params, audio, wi_find_cuts);
+    memset(&session->run.call.parts, 0, sizeof session->run.call.parts);
+    return status;
+}
+
+WNPU_API int wnpu_transcribe_part(wnpu_session *session, const wnpu_params *params,
+                                  const wnpu_audio *audio, int64_t from_ms, int64_t until_ms)
+{
+    ru_parts parts = {from_ms, until_ms, NULL, NULL, NULL, NULL, NULL, 0};
+    if (session == NULL) {
+        return WNPU_E_ARGUMENT;
+    }
+    session->run.call.parts = parts;
+    return ap_run(session, params, audio, wi_transcribe_part);
+}
+
+WNPU_API int wnpu_join(wnpu_session *session, const wnpu_params *params, const void *const *parts,
+                       const size_t *sizes, size_t n)
+{
+    ru_parts given = {0, 0, NULL, NULL, NULL, parts, sizes, n};
+    int status;
+    if (session == NULL || parts == NULL || sizes == NULL || n == 0) {
+        return WNPU_E_ARGUMENT;
+    }
+    given.config = &session->config;
+    session->run.call.parts = given;
+    status = ap_run(session, params, NULL, sn_join);
+    memset(&session->run.call.parts, 0, sizeof session->run.call.parts);
+    return status;
 }
 
 /* ---- snapshots ---- */

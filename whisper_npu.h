@@ -1237,6 +1237,43 @@ WNPU_API int wnpu_snapshot(wnpu_session *session, void *memory, size_t size);
  * version or build of the library), E_STATE. */
 WNPU_API int wnpu_restore(wnpu_session *session, const void *snapshot, size_t size);
 
+/* A long recording in parts, on several machines: each part is transcribed by itself, and the parts
+ * joined are, byte for byte, the results of one run in every format.
+ *
+ *     wnpu_find_cuts(session, &params, &audio, take_cut, &cuts);       // once; choose some of them
+ *     wnpu_transcribe_part(session, &params, &audio, cut[0], cut[1]);  // in any session, any order
+ *     size = wnpu_snapshot_size(session); ... wnpu_snapshot(session, part[0], size);
+ *     wnpu_join(session, &params, part, size, n);                      // where results are written
+ *
+ * wnpu_find_cuts() runs the voice activity detector only, and calls on_cut in order for each time
+ * at which the recording may be divided: where speech begins after a pause of pause_ms + 2000 to
+ * 28000 ms, as that ends a window wherever the window began. A non-zero return value ends the call
+ * with E_CANCELLED. There are no results.
+ *
+ * wnpu_transcribe_part() transcribes from_ms to until_ms, both cuts, or 0 for the recording's begin
+ * and end. audio is the whole recording: what is before the part is read, and heard by the
+ * detector, whose state depends on it, but not decoded; nothing is read far beyond its end. Times
+ * are those of the recording. Save the result with wnpu_snapshot(). Whether one run would divide
+ * the text there is checked: by a part at its end (E_STATE), and by wnpu_join() (E_STATE). Then
+ * transcribe this part and the next one as one. Such a run can be cancelled and resumed.
+ *
+ * wnpu_join() takes n snapshots of sizes[i] bytes, in order, from 0 to the recording's end; with
+ * append in params, the results of another channel, joined, are added to those before, as by
+ * wnpu_transcribe(). Returns what that would. params are those of the parts, besides append. The
+ * snapshots are untrusted, as for wnpu_restore().
+ *
+ * E_ARGUMENT, with the reason, where a part's text would depend on the one before: with a pause_ms
+ * below 1000, least_ms, commit_step_ms, condition_on_previous, voices, a batch above 1, without
+ * vad, and with a multilingual model if language is not given. Other errors: those of
+ * wnpu_transcribe(). */
+WNPU_API int wnpu_find_cuts(wnpu_session *session, const wnpu_params *params,
+                            const wnpu_audio *audio, int (*on_cut)(void *user, int64_t cut_ms),
+                            void *user);
+WNPU_API int wnpu_transcribe_part(wnpu_session *session, const wnpu_params *params,
+                                  const wnpu_audio *audio, int64_t from_ms, int64_t until_ms);
+WNPU_API int wnpu_join(wnpu_session *session, const wnpu_params *params, const void *const *parts,
+                       const size_t *sizes, size_t n);
+
 /* Computes probabilities of all languages from the beginning of the speech, from as much of it as
  * WNPU_LANGUAGE_ONCE would use; if the voice activity detector finds no speech, from the first 30
  * s. probabilities (may be NULL) receives count values, by number of the language, 0 for languages

@@ -56,6 +56,7 @@ Live = structure("u struct_size; i speaking; q committed_ms audio_ms lag_ms over
 Memory = structure("u struct_size reserved; Q held shared peak")
 Options = structure("u struct_size; i format max_line_width max_lines max_cue_ms min_cue_ms "
                     "min_gap_ms reading_speed max_words word_times device")
+ON_CUT = ctypes.CFUNCTYPE(ctypes.c_int, c_void_p, ctypes.c_int64)
 WRITE = ctypes.CFUNCTYPE(ctypes.c_int64, c_void_p, c_void_p, c_size_t)
 Aligned = structure("u struct_size reserved; Q words said alike extra")
 # Parameters are set by name, so only one of the callbacks is a field here. What is behind it leaves
@@ -100,7 +101,8 @@ def load():
 
 
 lib = load()
-for name in ("segment_count", "word_count", "stream_push", "stream_room", "session_size"):
+for name in ("segment_count", "word_count", "stream_push", "stream_room", "session_size",
+             "snapshot_size"):
     getattr(lib, "wnpu_" + name).restype = c_size_t
 lib.wnpu_session_error.restype = lib.wnpu_strerror.restype = c_char_p
 
@@ -326,27 +328,77 @@ class Session:
         on_voice(samples) tells speakers by voice (experimental): it gets the samples of a turn at
         16 kHz, an array.array of floats, and returns voice_dimension numbers, or None. voices is
         their number, -1 (not known) by default. Segments come at the end, with speaker from 1."""
-        self.warning, wav = "", None
-        if isinstance(source, (str, os.PathLike)):
-            wav, address = mapped(source)
-        elif format is None:
-            wav, source = wav_of(source)
-            address = c_char_p(wav)
+        wav, source = self.wav(source, format)
         form, begin = format, lib.wnpu_params_init
         if wav is not None:
-            audio = made(Audio, lib.wnpu_audio_init)
-            self.warning = call(lib.wnpu_wav_open, byref(audio), address, c_size_t(len(wav)))
+            audio, whole, address = wav
             rate, channels = audio.rate, audio.channels
             form = next(key for key, number in FORMATS.items() if number == audio.format)
             start = audio.data - ctypes.cast(address, c_void_p).value
             size = audio.frames * channels * WIDTHS[audio.format]
-            source = memoryview(wav)[start:start + size]
+            source = memoryview(whole)[start:start + size]
         frames = Frames(form, None, channels)
         frames.layout = audio.layout if wav is not None else 0
         if on_voice or params.get("voices"):
             yield from self.voiced(source, rate, frames, on_voice, params)
         else:
             yield from self.finals(self.updates(begin, source, rate, frames, 0, params))
+
+    def wav(self, source, format=None):
+        """A WAV file's audio and what it lies in, or None; and what source is if it is none."""
+        self.warning, address, whole = "", None, None
+        if isinstance(source, (str, os.PathLike)):
+            whole, address = mapped(source)
+        elif format is None:
+            whole, source = wav_of(source)
+            address = c_char_p(whole) if whole is not None else None
+        if address is None:
+            return None, source
+        audio = made(Audio, lib.wnpu_audio_init)
+        self.warning = call(lib.wnpu_wav_open, byref(audio), address, c_size_t(len(whole)))
+        return (audio, whole, address), source
+
+    def whole(self, source):
+        wav, _ = self.wav(source)
+        if wav is None:
+            raise Error(ARGUMENT, "parts are those of a WAV file: a path, or its bytes")
+        return wav
+
+    def cuts(self, source, channel=None, **params):
+        """The times, in ms, at which a WAV file (a path, or its bytes) can be divided into parts
+        whose texts are those of one run; see wnpu_find_cuts(). channel: that one alone."""
+        found, (audio, *kept) = [], self.whole(source)
+        audio.channel = audio.channel if channel is None else channel
+        values, more = parameters(lib.wnpu_params_init, params)
+        take = ON_CUT(lambda _, ms: found.append(ms) or 0)
+        self.run(lib.wnpu_find_cuts, byref(values), byref(audio), take, None)
+        del kept, more
+        return found
+
+    def part(self, source, begin, end, channel=None, **params):
+        """Transcribes a part of a WAV file, from one cut to the next (0: its begin, its end), and
+        returns it as bytes for join(). Raises an Error with STATE if a text goes across end."""
+        audio, *kept = self.whole(source)
+        audio.channel = audio.channel if channel is None else channel
+        values, more = parameters(lib.wnpu_params_init, params)
+        self.cancelled = False
+        self.status = self.run(lib.wnpu_transcribe_part, byref(values), byref(audio),
+                               ctypes.c_int64(begin), ctypes.c_int64(end))
+        block = ctypes.create_string_buffer(lib.wnpu_snapshot_size(self.session))
+        self.run(lib.wnpu_snapshot, block, c_size_t(len(block)))
+        del kept, more
+        return block.raw
+
+    def join(self, parts, **params):
+        """Puts parts in order together: then write(), segments and status are those of one run.
+        params are those of the parts; with append=True they are another channel's."""
+        values, more = parameters(lib.wnpu_params_init, params)
+        blocks = (c_char_p * len(parts))(*parts)
+        sizes = (c_size_t * len(parts))(*map(len, parts))
+        self.seen, self.cancelled = 0, False
+        self.status = self.run(lib.wnpu_join, byref(values), blocks, sizes, c_size_t(len(parts)))
+        del more
+        return list(self.segments())
 
     def voiced(self, source, rate, frames, on_voice, params):
         """A run of wnpu_transcribe(), at the end of which it is known who speaks."""

@@ -103,6 +103,10 @@ static const option_row rows[] = {
          "ends with / or there are several FILEs. Can be repeated for files with different "
          "extensions. - is standard output, where several FILEs are written under ==> NAME <== "
          "lines (txt) or as one array (json)"},
+    {.is.name = "cuts", .is.value = "SECONDS", .group = "output", NUMBER_AT(cuts),
+     .is.low = 1, .is.high = 86400, .is.otherwise = "off",
+     .is.meaning = "write where the recording can be divided into parts of about this length whose "
+         "texts are those of one run, in seconds, and no text; with --speakers behind the channel"},
     {.is.name = "spans", .group = "output", FLAG_AT(spans),
      .is.meaning = "write begin and end of each stretch of speech in ms, and no text"},
     {.is.name = "device", .group = "output", FLAG_AT(device),

@@ -45,6 +45,7 @@ typedef struct options {
     input_clip *clips;        /* what input.clips points to; input.n_clips of them */
     int speakers;             /* each channel has a speaker of its own */
     int spans;                /* write spans of speech, no text */
+    int cuts;                 /* write cuts at about this distance in seconds, no text; 0: off */
     int device;               /* write the device of each segment in JSON */
     int quiet, verbose, progress;
     int terminal;             /* standard error is a terminal */

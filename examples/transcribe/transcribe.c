@@ -406,6 +406,58 @@ static int align(const options *o, const char *name, wnpu_session *session)
     return status;
 }
 
+/* The last cut before each multiple of a time. */
+typedef struct cutter {
+    int64_t step_ms, next_ms; /* next_ms: the multiple that comes next */
+    int64_t last_ms;          /* cut that was not written, or 0 */
+    int channel;              /* or -1 */
+} cutter;
+
+static void write_cut(cutter *c)
+{
+    if (c->last_ms > 0) {
+        if (c->channel >= 0) {
+            printf("%d ", c->channel);
+        }
+        printf("%lld.%03d\n", (long long)(c->last_ms / 1000), (int)(c->last_ms % 1000));
+    }
+    c->last_ms = 0;
+}
+
+static int on_cut(void *user, int64_t cut_ms)
+{
+    cutter *c = user;
+    if (cut_ms > c->next_ms) {
+        write_cut(c);
+        c->next_ms = (cut_ms + c->step_ms - 1) / c->step_ms * c->step_ms;
+    }
+    c->last_ms = cut_ms;
+    return stop != 0;
+}
+
+/* Writes where a recording can be divided, each of its channels if they are speakers. */
+static int write_cuts(const options *o, wnpu_session *session, int index, const wnpu_audio *audio)
+{
+    wnpu_audio one = *audio;
+    int status = WNPU_OK, channel, n = o->speakers ? (int)audio->channels : 1;
+    for (channel = 0; channel < n && status == WNPU_OK; channel++) {
+        int64_t step_ms = (int64_t)o->cuts * 1000;
+        cutter c = {step_ms, step_ms, 0, o->speakers ? channel : -1};
+        uint64_t frames = 0;
+        one.channel = o->speakers ? channel : audio->channel;
+        status = wnpu_find_cuts(session, &o->params, &one, on_cut, &c);
+        (void)wnpu_get_position(session, &frames);
+        if (status == WNPU_OK && (int64_t)(frames * 1000 / audio->rate) > c.next_ms) {
+            write_cut(&c);
+        }
+    }
+    if (status != WNPU_OK) {
+        return complain(code_of(status), "%s: %s", input_name(o, index),
+                        wnpu_session_error(session));
+    }
+    return fflush(stdout) == 0 ? 0 : EXIT_OUTPUT;
+}
+
 /* Runs a session and writes its results; out is open. */
 static int run(const options *o, wnpu_session *session, int index, const wnpu_audio *audio,
                outputs *out)
@@ -416,6 +468,9 @@ static int run(const options *o, wnpu_session *session, int index, const wnpu_au
     wnpu_params params = o->params;
     wnpu_choice choice;
     int status, code, written = 0, chosen = o->commands.n > 0;
+    if (o->cuts > 0) {
+        return write_cuts(o, session, index, audio);
+    }
     params.on_progress = on_progress;
     params.on_segment = chosen || o->speakers || o->align.n > 0 ? NULL : on_segment;
     params.user = &l;

@@ -2,6 +2,7 @@
 """Tests of examples/fleet over loopback: usage: fleet_tests.py NAME. See test_fleet.sh, which sets
 WNPU_BUILD, TOY (a model without meaning, but fast), T (a directory), HAPROXY (its program) and
 PYTHON (one that has Dask)."""
+import array
 import csv
 import json
 import os
@@ -380,6 +381,98 @@ def archive_faults():
     same(sorted((os.path.basename(row["input"]), row["state"]) for row in rows(there)),
          [("none.wav", "failed"), ("r00.wav", "done"), ("r02.wav", "done")])
     same(read(f"{there}/r00.json"), read(f"{out}/r00.json"))
+
+
+# ---- a recording in parts ----
+
+def silence(seconds, seed):
+    r = random.Random(seed)
+    return array.array("h", [int(r.gauss(0, 3)) for _ in range(int(seconds * 16000))])
+
+
+def conversation(pauses, channels=1):
+    """The demo's sentence again and again, with pauses behind it; in another order in channel 1."""
+    speech = array.array("h", read("examples/jfk.wav")[44:])
+    whole = array.array("h")
+    for i, pause in enumerate(pauses):
+        whole += speech[i % 3 * 24000:] + silence(pause, i)
+    if channels == 2:
+        half = len(whole) // 2
+        mixed = array.array("h", bytes(4 * len(whole)))
+        mixed[0::2], mixed[1::2] = whole, whole[half:] + whole[:half]
+        whole = mixed
+    return wav_file(whole.tobytes(), channels)
+
+
+def refused(wnpu, status, call):
+    try:
+        call()
+    except wnpu.Error as error:
+        same(error.args[0], status)
+        return error.args[1]
+    raise AssertionError("it was not refused")
+
+
+def parts():
+    """Parts joined are, in every format, the bytes of one run; what cannot be is refused."""
+    sys.path[:0] = ["examples"]
+    import wnpu  # pylint: disable=import-outside-toplevel
+    english = {"language": "en", "words": 1}
+    with wnpu.Session(os.environ["MODEL"], threads=1) as s:
+        for pauses, least in (((0.5, 6, 1.2, 9, 4, 31, 5.5, 3.2), 3), ((0.3, 0.9, 2.2), 0)):
+            wav = conversation(pauses)
+            for _ in s.transcribe(wav, **english):
+                pass
+            whole = {name: s.write(name) for name in ("json", "srt", "verbose_json", "tsv")}
+            cuts = [0, *s.cuts(wav, **english), 0]
+            assert len(cuts) - 2 >= least, cuts
+            blocks = [s.part(wav, a, b, **english) for a, b in reversed(list(zip(cuts, cuts[1:])))]
+            s.join(blocks[::-1], **english)
+            same({name: s.write(name) == text for name, text in whole.items()},
+                 dict.fromkeys(whole, True))
+            if least:
+                first = cuts, blocks[::-1], wav
+        cuts, blocks, wav = first
+        part_errors(wnpu, s, cuts, blocks, wav)
+        speakers(s, english)
+
+
+def part_errors(wnpu, s, cuts, blocks, wav):
+    english = {"language": "en", "words": 1}
+    for wrong in (blocks[1:], blocks[:-1], blocks[:1] + blocks[2:], blocks[::-1]):
+        refused(wnpu, wnpu.ARGUMENT, lambda wrong=wrong: s.join(wrong, **english))
+    refused(wnpu, wnpu.ARGUMENT, lambda: s.join(blocks, language="de", words=1))
+    refused(wnpu, wnpu.ARGUMENT, lambda: s.join([blocks[0][:-1], *blocks[1:]], **english))
+    refused(wnpu, wnpu.ARGUMENT, lambda: s.part(wav, cuts[1] + 20, 0, **english))
+    refused(wnpu, wnpu.ARGUMENT, lambda: s.part(wav, 10 ** 9, 0, **english))
+    assert "as one" in refused(wnpu, wnpu.STATE, lambda: s.part(wav, 0, 4000, **english))
+    for params, why in (({}, "language"), ({"condition_on_previous": 1}, "condition_on_previous"),
+                        ({"vad": 0}, "vad"), ({"pause_ms": 700}, "pause"), ({"append": 1}, "append"),
+                        ({"least_ms": 5000}, "least_ms"), ({"commit_step_ms": 500}, "commit")):
+        given = {"language": "en", **params} if params else {}
+        said = refused(wnpu, wnpu.ARGUMENT, lambda given=given: s.part(wav, 0, cuts[1], **given))
+        assert why in said, (params, said)
+
+
+def speakers(s, params):
+    """Channels that are speakers: each in its own parts, and then as append has them."""
+    two = conversation((6, 1.5, 7), 2)
+    with open(f"{T}/two.wav", "wb") as file:
+        file.write(two)
+    done = subprocess.run([f"{os.environ['WNPU_BUILD']}/transcribe", "-q", "-t", "1", "-m",
+                           os.environ["MODEL"], "-l", "en", "--speakers", "channels", "-f", "json",
+                           f"{T}/two.wav"], capture_output=True, check=False)
+    assert done.returncode in (0, 6), done
+    blocks, n = [], 0
+    for channel in (0, 1):
+        cuts = [0, *s.cuts(two, channel=channel, **params), 0]
+        n += len(cuts) - 2
+        blocks.append([s.part(two, a, b, channel=channel, speaker=channel + 1, **params)
+                       for a, b in zip(cuts, cuts[1:])])
+    assert n > 0, "nothing was divided"
+    for channel in (0, 1):
+        s.join(blocks[channel], append=channel, speaker=channel + 1, **params)
+    same(s.write("json") == done.stdout, True)
 
 
 globals()[sys.argv[1]]()

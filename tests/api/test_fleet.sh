@@ -41,6 +41,24 @@ with_dask() {
     fleet "$1"
 }
 
+test_parts() {
+    [ -n "$tiny" ] || { skip "no model"; return; }
+    have python3 || return
+    export MODEL="$tiny" WNPU_LIBRARY="$build/libwnpu.so.0"
+    fleet parts
+}
+
+# What transcribe says of cuts.
+test_cuts() {
+    [ -n "$tiny" ] && [ -s "$T/two.wav" ] || { skip "no model"; return; }
+    run 0 "$build/transcribe" -q -m "$tiny" -l en --cuts 10 --channel 0 "$T/two.wav"
+    grep -Eq '^[0-9]+\.[0-9]{3}$' "$T/out" || fail "$(cat "$T/out")"
+    run 0 "$build/transcribe" -q -m "$tiny" -l en --cuts 10 --speakers channels "$T/two.wav"
+    grep -Eq '^[01] [0-9]+\.[0-9]{3}$' "$T/out" || fail "$(cat "$T/out")"
+    run 1 "$build/transcribe" -q -m "$tiny" --cuts 10 "$T/two.wav"
+    grep -q "language" "$T/err" || fail "$(cat "$T/err")"
+}
+
 test_archive_killed() { with_dask archive_killed; }
 test_archive_faults() { with_dask archive_faults; }
 # Both scripts run each recording once, say what fails, and go on where they stopped. Slurm's tasks
@@ -87,7 +105,7 @@ test_rolling() { behind_haproxy rolling; }
 test_jobs() { behind_haproxy jobs; }
 test_identity() { behind_haproxy identity; }
 
-for t in ${TEST_FLEET:-scripts archive_killed archive_faults rolling jobs identity}; do
+for t in ${TEST_FLEET:-parts cuts scripts archive_killed archive_faults rolling jobs identity}; do
     t_run test_$t
 done
 t_end
