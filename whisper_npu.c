@@ -14599,6 +14599,9 @@ typedef struct de_row {
     int want;           /* 1: compute logits */
 } de_row;
 
+/* A head of a layer's cross-attention. */
+typedef struct de_head { uint16_t layer, head; } de_head;
+
 /* Consecutive rows that share a cache. */
 typedef struct de_run {
     size_t first, n;
@@ -14673,6 +14676,12 @@ typedef struct de_decoder {
     size_t slot_runs, window_runs;
     de_tap tap;         /* NULL: none */
     void *tap_user;
+    /* where rows look, see de_find_places() */
+    const de_head *heads; /* [n_heads] those whose attention follows the speech */
+    size_t n_heads;
+    uint16_t *reach;    /* [windows] encoder positions of content, 0: all */
+    uint16_t *peak;     /* [DE_ROWS, n_heads] position of each head's largest weight */
+    uint16_t place[DE_LOGITS]; /* of the rows with logits, an encoder position each */
 } de_decoder;
 
 /* Blocks of DE_BLOCK logits in a row. */
@@ -14868,6 +14877,83 @@ static size_t de_self_chunk(const de_decoder *d)
     return chunk;
 }
 
+/* ---- places ----
+ * A few heads of a Whisper model attend to the sound of the token that is predicted next; word times
+ * are measured from them, see section al_. The position of their largest weight, the median over
+ * these heads, tells without further work where a token's sound is: a few tenths of a second off.
+ * Like logits, it does not depend on the instruction set or the number of threads. */
+
+/* Finds where `rows` queries of one head, which de_attend() has just prepared, have their largest
+ * weight among the first n keys. Row i's position goes to peak[i * stride]. */
+static void de_find_peaks(const en_engine *e, en_worker *w, const en_heads *h, size_t head,
+                          size_t n, size_t rows, uint16_t *peak, size_t stride)
+{
+    size_t hd = h->hd, width = en_round16(e->positions), first, r;
+    float best[DE_ROWS];
+    for (r = 0; r < rows && e->exact; r++) { /* the weights are still there */
+        peak[r * stride] = (uint16_t)e->op->argmax(w->scores + r * width, n);
+    }
+    for (first = 0; first < n && !e->exact; first += EN_KEYS) {
+        size_t keys = er_min(n - first, EN_KEYS), at = head * h->keys + first;
+        gm_product p = {0};
+        p.c = w->acc;
+        p.ldc = EN_KEYS;
+        p.a = w->queries;
+        p.rows = rows;
+        p.b = h->k + at * hd;
+        p.k4 = p.pitch = hd / 4;
+        p.correction = h->k_correction + at;
+        p.panels = en_round16(keys) / 16;
+        e->gm->tile(&p);
+        for (r = 0; r < rows; r++) {
+            size_t found;
+            e->op->dequantise(w->hidden, EN_KEYS, w->acc + r * EN_KEYS, EN_KEYS, 1,
+                              en_round16(keys), w->scale + r, h->k_scale + at, NULL, OP_STORE);
+            found = e->op->argmax(w->hidden, keys);
+            if (first == 0 || w->hidden[found] > best[r]) {
+                best[r] = w->hidden[found];
+                peak[r * stride] = (uint16_t)(first + found);
+            }
+        }
+    }
+}
+
+/* After cross-attention of a head: notes where its rows look, if it is one of those that follow the
+ * speech. */
+static void de_note_peaks(de_decoder *d, size_t layer, size_t head, const de_run *run,
+                          const en_heads *h, unsigned worker)
+{
+    const en_engine *e = d->e;
+    size_t reach = d->reach[d->rows[run->first].window], i;
+    for (i = 0; i < d->n_heads && d->tap == NULL; i++) {
+        if (d->heads[i].layer == layer && d->heads[i].head == head) {
+            de_find_peaks(e, &e->worker[worker], h, head,
+                          reach > 0 && reach < e->positions ? reach : e->positions, run->n,
+                          d->peak + run->first * d->n_heads + i, d->n_heads);
+        }
+    }
+}
+
+/* Sets the places of the rows with logits. */
+static void de_find_places(de_decoder *d)
+{
+    size_t r, i, k, n = 0;
+    for (r = 0; r < d->n_rows && d->tap == NULL; r++) {
+        uint16_t *peak = d->peak + r * d->n_heads;
+        if (!d->rows[r].want || n == d->n_wanted || d->n_heads == 0) {
+            continue;
+        }
+        for (i = 1; i < d->n_heads; i++) {
+            uint16_t x = peak[i];
+            for (k = i; k > 0 && peak[k - 1] > x; k--) {
+                peak[k] = peak[k - 1];
+            }
+            peak[k] = x;
+        }
+        d->place[n++] = peak[d->n_heads / 2];
+    }
+}
+
 /* Cross-attention of one head for consecutive rows of one window. Item: run * heads + head. */
 static void de_cross_head(de_decoder *d, size_t item, unsigned worker)
 {
@@ -14880,6 +14966,7 @@ static void de_cross_head(de_decoder *d, size_t item, unsigned worker)
     de_attend(e, &e->worker[worker], h, head, e->positions,
               d->qkv + run->first * n + head * hd, n, run->n,
               d->attended + run->first * n + head * hd, n);
+    de_note_peaks(d, d->worker[worker].stage.layer, head, run, h, worker);
 }
 
 /* Finds the runs of consecutive rows that share a slot or a window. */
@@ -15255,6 +15342,7 @@ static void de_step(de_decoder *d, const de_row *rows, size_t n_rows)
     d->n_rows = n_rows;
     d->number += d->e->model->n_text_layer * DE_OF_LAYER + DE_KINDS; /* more than a step has */
     tp_run_parts(d->e->pool, de_stage_items, de_task, d);
+    de_find_places(d);
 }
 
 /* Copies positions first..end-1 of the self-attention caches from one slot to another whose earlier
@@ -15317,6 +15405,7 @@ static void de_carve(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots,
     d->candidates = ar_carve(arena, d->logit_rows * DE_LOW_MAX, sizeof(uint32_t));
     d->n_candidates = ar_carve(arena, d->logit_rows, sizeof(size_t));
     d->refined = ar_carve(arena, d->logit_rows * DE_LOW_MAX, sizeof(float));
+    d->reach = ar_carve(arena, windows, sizeof(uint16_t));
     d->worker = ar_carve(arena, e->n_workers, sizeof *d->worker);
     for (i = 0; i < e->n_workers; i++) {
         de_carve_worker(arena, e, d->worker != NULL ? &d->worker[i] : &nobody);
@@ -15878,6 +15967,7 @@ static void lr_boost(const lr_trie *t, const lr_paths *p, float *logits)
 #define SE_MAX_WIDTH DE_LOGITS
 #define SE_MAX_SLOTS (SE_MAX_WIDTH + 8u) /* at least se_slots() */
 #define SE_MEET_TOKENS 5u /* after as many equal tokens two hypotheses go on in the same way, */
+#define SE_NO_PLACE 0xffffu
 #define SE_MEET_AHEAD 2u  /* even if one is this many tokens ahead of the other */
 #define SE_MAX_LOGIT 1e3f /* ten times a model's largest logit; floats up to here resolve 1e-4 */
 
@@ -15897,6 +15987,9 @@ typedef struct se_hypothesis {
     int confirmed;                      /* 1: the audio confirms repetition before the loop */
     uint32_t loop_at;                   /* encoder position where the loop begins, 0: unknown */
     size_t judge_at;                    /* text tokens at which repetition is judged again */
+    uint16_t place[SE_MAX_TOKENS];      /* encoder position of each token's sound, see
+                                           de_find_places(); of tokens that were given
+                                           SE_NO_PLACE */
     unsigned char again[SE_MAX_TOKENS]; /* SE_AGAIN and so on: repetition with attention */
     size_t copied;                      /* 1 + first token of copied text, 0: none */
     size_t copied_period;               /* its text tokens, while it goes on */
@@ -16187,6 +16280,7 @@ typedef struct se_window {
     se_hypothesis *best;          /* best that ended */
     se_candidate *candidate;      /* [beams][beams + 1] best first */
     size_t *n_candidates;         /* [beams] */
+    uint16_t *place;              /* [beams] of the token that follows */
     size_t n_live, n_ended;
     int begun, has_best;
     float best_score;             /* se_score() of best */
@@ -16370,6 +16464,7 @@ static void se_begin(se_search *s, se_window *w, size_t slot, float no_speech)
     memcpy(h->tokens, p->tokens + p->n - p->n_given, p->n_given * sizeof(int32_t));
     for (i = 0; i < p->n_given; i++) {
         h->probability[i] = 1.0f;
+        h->place[i] = SE_NO_PLACE;
     }
     w->n_live = 1;
     w->begun = 1;
@@ -16500,6 +16595,8 @@ static void se_rank(const se_search *s, se_window *w, size_t index, float *logit
         c[i].score = h->sum_logprob + c[i].logprob + c[i].bonus;
     }
     w->n_candidates[index] = n;
+    i = (size_t)(logits - s->decoder->logits) / de_logits_stride(s->decoder->e->model);
+    w->place[index] = s->decoder->place[i];
 }
 
 static void se_rank_task(void *context, size_t index, unsigned worker)
@@ -16560,7 +16657,7 @@ static void se_rank_rows(se_search *s)
 /* ---- hypotheses of the next step ---- */
 
 static void se_extend(se_hypothesis *to, const se_hypothesis *from, const se_candidate *c,
-                      int32_t eot)
+                      uint16_t place, int32_t eot)
 {
     *to = *from;
     to->sum_logprob += c->logprob;
@@ -16574,6 +16671,7 @@ static void se_extend(se_hypothesis *to, const se_hypothesis *from, const se_can
         return;
     }
     to->tokens[to->n] = c->token;
+    to->place[to->n] = place;
     to->probability[to->n] = c->logprob < 0.0f ? mt_exp1(c->logprob) : 1.0f; /* rounding */
     to->n++;
 }
@@ -16765,7 +16863,7 @@ static size_t se_expand_beam(se_search *s, size_t at)
         if (best->score < lead - limit) {
             break;
         }
-        se_extend(&w->next[n], &w->live[from], best, s->rules->vocab->eot);
+        se_extend(&w->next[n], &w->live[from], best, w->place[from], s->rules->vocab->eot);
         if (w->next[n].ended) {
             w->lead = w->n_ended > 0 && w->lead > best->score ? w->lead : best->score;
         }
@@ -16782,7 +16880,8 @@ static size_t se_expand_samples(se_search *s, size_t at)
     size_t n = 0, i, k;
     for (i = 0; i < w->n_live; i++) {
         for (k = 0; k < w->n_candidates[i]; k++) {
-            se_extend(&w->next[n], &w->live[i], &se_candidates(s, w, i)[k], s->rules->vocab->eot);
+            se_extend(&w->next[n], &w->live[i], &se_candidates(s, w, i)[k], w->place[i],
+                      s->rules->vocab->eot);
             w->next[n].id = w->n_candidates[i] > 1 ? (uint32_t)k : w->live[i].id;
             n += (size_t)se_keep_alive(s, at, &w->next[n]);
         }
@@ -17363,6 +17462,7 @@ static void se_carve(ar_arena *arena, se_search *s, size_t beams, size_t windows
         w->best = ar_carve(arena, 1, sizeof(se_hypothesis));
         w->candidate = ar_carve(arena, beams * (beams + 1), sizeof(se_candidate));
         w->n_candidates = ar_carve(arena, beams, sizeof(size_t));
+        w->place = ar_carve(arena, beams, sizeof(uint16_t));
     }
     s->max_windows = n;
     s->shared = ar_carve(arena, s->slots * s->slots, sizeof(uint32_t));
@@ -17699,8 +17799,6 @@ static size_t zl_size(zl_work *w, const char *text, size_t n)
 #define AL_NEAR_BEFORE 15u
 #define AL_NEAR_AFTER 36u
 
-typedef struct al_head { uint16_t layer, head; } al_head;
-
 typedef struct al_word {
     size_t first, n;        /* indices into the window's text tokens */
     size_t text, length;    /* in the window's text, in bytes */
@@ -17725,7 +17823,7 @@ typedef struct al_part {
 
 typedef struct al_aligner {
     de_decoder *decoder;
-    al_head *heads;         /* [n_heads], ordered by layer */
+    de_head *heads;         /* [n_heads], ordered by layer */
     size_t n_heads;
     int used;               /* query to cost hold data */
     int64_t lag_ms;         /* delay by which the speaker starts a word after the path does */
@@ -17789,7 +17887,7 @@ static const struct {
 
 /* Number of the model's alignment heads, which are written to out unless that is NULL. For models
  * that are not OpenAI's, all heads of the upper half of the layers, as in whisper. */
-static size_t al_heads(const wnpu_model *m, al_head *out, int64_t *lag_ms)
+static size_t al_heads(const wnpu_model *m, de_head *out, int64_t *lag_ms)
 {
     size_t i, k, n = 0;
     *lag_ms = 0;
@@ -18829,7 +18927,10 @@ static void al_carve(ar_arena *arena, al_aligner *a, de_decoder *decoder)
     size_t ctx = en_round16(m->n_audio_ctx), hd = m->n_text_state / m->n_text_head;
     a->decoder = decoder;
     a->n_heads = al_heads(m, NULL, &a->lag_ms);
-    a->heads = ar_carve(arena, a->n_heads, sizeof(al_head));
+    a->heads = ar_carve(arena, a->n_heads, sizeof(de_head));
+    decoder->heads = a->heads;
+    decoder->n_heads = a->n_heads;
+    decoder->peak = ar_carve(arena, DE_ROWS * a->n_heads, sizeof(uint16_t));
     a->query = ar_carve(arena, a->n_heads * AL_ROWS * hd, sizeof(float));
     a->weights = ar_carve(arena, AL_ROWS * ctx, sizeof(float));
     a->matrix = ar_carve(arena, AL_ROWS * ctx, sizeof(float));
@@ -22485,16 +22586,19 @@ static const pm_row pm_table[] = {
      PM_AT(vad_pad_ms), WNPU_PARAM_INT, 300, 0, 2000, PM_NONE},
     {"least_ms", "--least", NULL, "voice",
      "a window does not end in a pause before this time, in ms",
-     PM_AT(least_ms), WNPU_PARAM_INT, 0, 0, 30000, PM_NONE},
+     PM_AT(least_ms), WNPU_PARAM_INT, 3000, 0, 30000, PM_NONE},
     {"pause_ms", "--pause", NULL, "voice",
      "a window ends in the first pause of this length, in ms",
-     PM_AT(pause_ms), WNPU_PARAM_INT, 3000, 300, 30000, PM_NONE},
+     PM_AT(pause_ms), WNPU_PARAM_INT, 1000, 300, 30000, PM_NONE},
     {"commit_step_ms", "--commit", NULL, "voice",
      "confirm words of the open window at such steps of the recording, in ms",
      PM_AT(commit_step_ms), WNPU_PARAM_INT, 0, 200, 10000, 0},
     {"hold_ms", "--hold", NULL, "voice",
      "words are confirmed when they end this much before a step of --commit, in ms",
      PM_AT(hold_ms), WNPU_PARAM_INT, 300, 0, 5000, PM_NONE},
+    {"word_gap_ms", "--word-gap", NULL, "voice",
+     "decode again where no word lies in so much voice, in ms",
+     PM_AT(word_gap_ms), WNPU_PARAM_INT, 1500, 1000, 30000, 0},
     {"encode_margin_ms", "--encode-margin", NULL, "voice",
      "of windows shorter than 6 s, encode only the content and this much after it, in ms",
      PM_AT(encode_margin_ms), WNPU_PARAM_INT, 0, 1000, 30000, 0},
@@ -22615,10 +22719,6 @@ static int pm_check(const wnpu_params *p, wnpu_error *error)
             return er_set(error, WNPU_E_ARGUMENT, "%s %g is outside %g..%g", row->name,
                           value, row->low, row->high);
         }
-    }
-    if (p->reserved != 0) {
-        return er_set(error, WNPU_E_ARGUMENT, "wnpu_params: reserved is %lu and not 0; call "
-                      "wnpu_params_init() first", (unsigned long)p->reserved);
     }
     return pm_check_replace(p->replace, error);
 }
@@ -25866,6 +25966,7 @@ typedef struct ru_reading {
     rs_origin origin;
     ru_cost cost;           /* of the search */
     int cancelled;          /* 1: the text may be from an incomplete step */
+    int sparse;             /* 1: there may be voice without words, which the aligner has found */
 } ru_reading;
 
 /* Windows decoded together, before the run reaches them. A window that is not among them when the
@@ -26994,6 +27095,12 @@ static size_t aw_window_frames(ru_audio *a, const wnpu_params *params, size_t fr
 #define LG_TRAILING_SILENCE_MS 1000 /* omit this much silence after the last speech of a window */
 #define LG_GAP_MS 1000         /* decode this much speech without text again */
 #define LG_TOLERANCE_MS 500    /* error of the model's timestamps */
+#define LG_PROGRESS_MS 200     /* least by which a window that is decoded again begins later */
+#define LG_LONG_WORD_MS 2000   /* of a word that is longer, the time around its place counts: */
+#define LG_WORD_BEFORE_MS 700  /* it begins at most this long before that, */
+#define LG_WORD_AFTER_MS 900   /* and ends at most this long after it */
+#define LG_FEW_TOKENS 2u       /* tokens whose places may be wrong, */
+#define LG_TOKEN_MS 250        /* and the voice that a token takes */
 
 /* ---- the ledger ---- */
 
@@ -27223,7 +27330,7 @@ static int lg_finish_window(ru_results *out, ru_audio *a, ru_call *call, ru_work
     int limited = a->at.limit_ms >= 0 && w->gap_ms < 0;
     if (!silent && w->gap_ms < 0 && lg_find_gap(a, &out->ledger, &call->params, end, &begin)) {
         reason = WNPU_REASON_NO_TEXT;
-        if (begin >= base + LG_GAP_MS) {
+        if (begin >= base + LG_PROGRESS_MS) {
             w->gap_ms = begin;
         }
     }
@@ -27428,6 +27535,115 @@ static int lg_add_segment(ru_run *r, const ru_reading *reading, lg_piece *p, int
                : status;
 }
 
+/* ---- do the words cover the voice? ----
+ * A segment may claim time in which the model has skipped a sentence. Words tell: each lies around
+ * the place of its tokens, see de_find_places(). Places are known of every reading; only if they
+ * leave voice uncovered are its words aligned, which is exact enough to cut there. */
+
+/* Time of an encoder position of the window that begins at base_ms. */
+static int64_t lg_place_ms(const al_aligner *a, int64_t base_ms, uint16_t place)
+{
+    int64_t ms = base_ms + ((int64_t)place + a->lag_ms / AL_STEP_MS) * AL_STEP_MS;
+    return ms > base_ms ? ms : base_ms;
+}
+
+/* Sorted times of the places of a reading's text, [SE_MAX_TOKENS]; returns their number. */
+static size_t lg_sort_places(const al_aligner *a, const tk_vocab *v, const se_hypothesis *h,
+                             int64_t base_ms, int64_t *place)
+{
+    size_t i, k, n = 0;
+    for (i = 0; i < h->n; i++) {
+        if (h->tokens[i] < v->eot && h->place[i] != SE_NO_PLACE) {
+            int64_t ms = lg_place_ms(a, base_ms, h->place[i]);
+            for (k = n++; k > 0 && place[k - 1] > ms; k--) {
+                place[k] = place[k - 1];
+            }
+            place[k] = ms;
+        }
+    }
+    return n;
+}
+
+/* Whether the places of a reading's text, which is used up to end_ms, leave so much voice with so
+ * few tokens that a sentence may be missing. Single places may be wrong. */
+static int lg_is_sparse(const ru_audio *audio, const al_aligner *a, const tk_vocab *v,
+                        const wnpu_params *params, const ru_ledger *ledger,
+                        const se_hypothesis *h, int64_t end_ms)
+{
+    int64_t base = ru_recording_ms(&audio->at, 0), place[SE_MAX_TOKENS];
+    int64_t begin = ledger->covered_text_ms > base ? ledger->covered_text_ms : base;
+    size_t i, n = params->vad && params->word_gap_ms > 0 ? lg_sort_places(a, v, h, base, place) : 0;
+    for (i = 0; n > 0 && i <= n; i++) {
+        int64_t from = i == 0 ? begin : place[i - 1];
+        size_t behind = i + LG_FEW_TOKENS;
+        int64_t to = behind < n ? place[behind] : end_ms;
+        size_t tokens = behind < n ? LG_FEW_TOKENS : n - i;
+        if (aw_speech_ms(audio, from, to) >=
+            params->word_gap_ms + (int64_t)(tokens + (i > 0)) * LG_TOKEN_MS) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* When an aligned word was said: of a word that lasts longer than any, what is around its place. */
+static void lg_word_span(const al_aligner *a, const se_hypothesis *h, const al_word *w,
+                         int64_t base_ms, int64_t *begin, int64_t *end)
+{
+    const uint16_t first = h->place[a->from[w->first]];
+    const uint16_t last = h->place[a->from[w->first + w->n - 1]];
+    *begin = w->t0_ms - w->t0_ms % LG_STEP_MS;
+    *end = w->t1_ms - w->t1_ms % LG_STEP_MS;
+    if (*end - *begin > LG_LONG_WORD_MS && first != SE_NO_PLACE && last != SE_NO_PLACE) {
+        int64_t least = lg_place_ms(a, base_ms, first < last ? first : last) - LG_WORD_BEFORE_MS;
+        int64_t most = lg_place_ms(a, base_ms, first < last ? last : first) + LG_WORD_AFTER_MS;
+        *begin = al_clamp(least, *begin, *end);
+        *end = al_clamp(most, *begin, *end);
+    }
+}
+
+/* Adds a segment; one that skips voice in parts before and behind it. What no word covers at its
+ * beginning and end does not belong to it. */
+static int lg_add_covered(ru_run *r, const ru_reading *reading, lg_piece *p, int64_t next_ms)
+{
+    const al_aligner *a = &r->text.aligner;
+    const int64_t base = ru_recording_ms(&r->audio.at, 0);
+    int64_t heard = er_max64(r->out.ledger.covered_text_ms, base), begin, end;
+    const size_t from = p->from, to = p->to;
+    const int32_t gap_ms = r->call.params.word_gap_ms;
+    const int64_t t1_ms = p->t1_ms;
+    size_t i;
+    int status;
+    for (i = 0; reading->sparse && i < a->n_words; i++) {
+        const al_word *w = &a->words[i];
+        size_t at = a->from[w->first];
+        if (at < from || at >= to) {
+            continue;
+        }
+        lg_word_span(a, reading->text, w, base, &begin, &end);
+        if (aw_speech_ms(&r->audio, heard, begin) >= gap_ms) {
+            if (heard > p->t0_ms && at > p->from + 1) {
+                p->to = at;
+                p->t1_ms = heard;
+                status = lg_add_segment(r, reading, p, next_ms);
+                if (status != WNPU_OK) {
+                    return status;
+                }
+                p->from = at;
+                p->to = to;
+                p->t1_ms = t1_ms;
+            }
+            p->t0_ms = begin;
+        }
+        heard = er_max64(heard, end);
+    }
+    if (reading->sparse && aw_speech_ms(&r->audio, heard, t1_ms) >= gap_ms &&
+        heard > p->t0_ms) {
+        p->t1_ms = heard;
+    }
+    return lg_add_segment(r, reading, p, next_ms);
+}
+
 /* ---- division of a window's tokens ---- */
 
 /* Whether the last token is a single timestamp, which means that no speech follows it. */
@@ -27489,7 +27705,7 @@ static int lg_add_segments(ru_run *r, const ru_reading *reading, size_t frames, 
         piece.to = *taken = i;
         piece.t0_ms = base + begin;
         piece.t1_ms = base + (int64_t)lg_latest_step(h, t0, i) * LG_STEP_MS;
-        status = lg_add_segment(r, reading, &piece, next);
+        status = lg_add_covered(r, reading, &piece, next);
         pairs += (size_t)pair;
     }
     if (pairs > 0 || status != WNPU_OK) {
@@ -27508,7 +27724,7 @@ static int lg_add_segments(ru_run *r, const ru_reading *reading, size_t frames, 
     piece.to = h->n;
     piece.t0_ms = base + begin;
     piece.t1_ms = base + length;
-    return lg_add_segment(r, reading, &piece, next);
+    return lg_add_covered(r, reading, &piece, next);
 }
 
 /* ---- silence, and the end of a run ---- */
@@ -27831,6 +28047,7 @@ static void wd_encode(ru_run *r, ru_view *v, ru_cost *cost)
         r->audio.ahead.n = 0;
     }
     wd_load(&r->text, &r->engine, &r->decoder, v);
+    r->decoder.reach[r->decoder.window] = (uint16_t)(v->content / 2);
     en_log_mel(&r->engine, v->span, v->content);
     cost->log_mel_ms += ru_elapsed_ms(&since);
     bridged = !v->cpu_only && wd_encodes_all(&r->engine, v) && np_begin(&r->bridge);
@@ -28962,12 +29179,12 @@ static void wd_forget_confirmed(ru_confirmed *confirmed, ru_language *language, 
     confirmed->n = confirmed->n_said = confirmed->n_shown = 0;
 }
 
-/* Measures times of words in a reading's first frames, if they are requested. */
+/* Measures times of words in a reading's first frames, if they are requested or it is sparse. */
 static void wd_align(al_aligner *aligner, const ru_audio *a, const wnpu_params *params,
                      const ru_reading *reading, size_t frames)
 {
     const se_hypothesis *h = reading->text;
-    if (params->words) {
+    if (params->words || reading->sparse) {
         al_window(aligner, reading->view.language, params->task, h->tokens, h->probability, h->n,
                   reading->view.span + ML_MARGIN, frames, ru_recording_ms(&a->at, 0));
     }
@@ -29012,6 +29229,7 @@ static int wd_store_window(ru_run *r, ru_reading *reading, size_t *used)
 static ru_outcome wd_decode(ru_run *r, ru_view *v, size_t *used)
 {
     const size_t frames = v->content, first = r->out.store.count;
+    size_t aligned;
     ru_reading reading;
     int status;
     *used = frames;
@@ -29034,8 +29252,11 @@ static ru_outcome wd_decode(ru_run *r, ru_view *v, size_t *used)
     if (r->state.confirmed.n > 0) {
         wd_close_confirmed(&r->state.confirmed, reading.text, &r->engine, &r->call.params, frames);
     }
-    wd_align(&r->text.aligner, &r->audio, &r->call.params, &reading,
-             lg_used_frames(reading.text, r->engine.model->vocab.timestamp0, frames));
+    aligned = lg_used_frames(reading.text, r->engine.model->vocab.timestamp0, frames);
+    reading.sparse = lg_is_sparse(&r->audio, &r->text.aligner, &r->engine.model->vocab,
+                                  &r->call.params, &r->out.ledger, reading.text,
+                                  ru_recording_ms(&r->audio.at, (int64_t)aligned * 10));
+    wd_align(&r->text.aligner, &r->audio, &r->call.params, &reading, aligned);
     return ru_cancelled(r->call.cancel) ? RU_CANCELLED
                                         : ru_outcome_of(wd_store_window(r, &reading, used));
 }

@@ -972,8 +972,8 @@ typedef struct wnpu_token_event {
  *   vad_min_speech_ms  [100]  0..5000: spans with less speech are dropped
  *   vad_min_silence_ms  [700]  0..10000: shorter pauses do not end a span
  *   vad_pad_ms       [300]  0..2000: added before and after each span
- *   least_ms         [0]  0..30000: a window does not end in a pause before this time
- *   pause_ms         [3000]  300..30000: a window ends in the first pause of this length after
+ *   least_ms         [3000]  0..30000: a window does not end in a pause before this time
+ *   pause_ms         [1000]  300..30000: a window ends in the first pause of this length after
  *                    least_ms, at the latest after 30 s. Pauses of 1000 ms and more are those
  *                    between spans, not counting their padding, and 15 dB quieter than the speech;
  *                    shorter ones are counted from the last voice and 6 dB quieter. 700 after 3000
@@ -990,6 +990,11 @@ typedef struct wnpu_token_event {
  *                    step before gave as well need 0.6 times this, or 1.6 times if their
  *                    probability is below 0.5; other words once if it is 0.9 and more, twice, or
  *                    three times below 0.5
+ *   word_gap_ms      [1500]  1000..30000; 0: off. Where the text of a window leaves so much voice
+ *                    without a word, at its ends or in a segment that lasts longer than its words,
+ *                    that stretch is decoded again by itself, once; its text is put in order, and
+ *                    what stays empty is unresolved in the ledger. Costs a pass of the decoder in
+ *                    windows whose words are few, and a window for each stretch. Needs vad
  *   encode_margin_ms  [0]  1000..30000; 0: off. Of windows shorter than 6 s, such as commands,
  *                    only the content and this much after it are encoded, in steps of 2.56 s,
  *                    instead of 30 s. If the text fails a gate, ends with a repetition, or ends 0.5
@@ -1142,7 +1147,7 @@ typedef struct wnpu_params {
     void *user;               /* first argument of the callbacks */
     /* Fields that are added go here, whatever their group. */
     float beam_limit;         /* nats, 0: none */
-    uint32_t reserved;
+    int32_t word_gap_ms;      /* 0 or 1000..30000 */
 } wnpu_params;
 
 WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size);

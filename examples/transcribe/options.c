@@ -165,7 +165,7 @@ static const option_row rows[] = {
      .is.low = 1, .is.high = 20, .is.otherwise = "first",
      .is.meaning = "how auto detects the language. first or once: from the first speech; a "
          "number: from the average of so many windows of 30 s; each: for every window, and a "
-         "pause of 3 s ends a window"},
+         "pause of 1 s ends a window"},
     {.is.name = "languages", .is.value = "LIST", .group = "language", .take = value_languages,
      .param = "languages", .range = "codes or names separated by commas", .is.otherwise = "all"},
 

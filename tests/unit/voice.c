@@ -463,6 +463,9 @@ static wnpu_params voice_params_of(int vad)
     p.vad = vad;
     p.temperature_step = 0; /* a toy fails every gate */
     p.stop_loops = 0;
+    p.least_ms = 0;
+    p.pause_ms = 3000;
+    p.word_gap_ms = 0; /* a toy looks anywhere */
     return p;
 }
 

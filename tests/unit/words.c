@@ -353,7 +353,7 @@ static void known_heads(void)
     };
     size_t i, k;
     for (i = 0; i < sizeof models / sizeof models[0]; i++) {
-        al_head heads[32];
+        de_head heads[32];
         wnpu_model m;
         int64_t lag;
         size_t n;
