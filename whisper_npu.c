@@ -22473,7 +22473,7 @@ static const pm_row pm_table[] = {
      PM_AT(beam), WNPU_PARAM_INT, 1, 1, SE_MAX_WIDTH, PM_NONE},
     {"beam_limit", "--beam-limit", NULL, "search",
      "texts of a beam that are further behind the best are dropped, in natural logarithms",
-     PM_AT(beam_limit), WNPU_PARAM_FLOAT, 2, 0.1, 1000, 0},
+     PM_AT(beam_limit), WNPU_PARAM_FLOAT, 1, 0.1, 1000, 0},
     {"patience", "--patience", NULL, "search",
      "a beam ends when this many times its hypotheses have ended",
      PM_AT(patience), WNPU_PARAM_FLOAT, 1, 0.1, 16, PM_NONE},

@@ -690,10 +690,10 @@ typedef enum wnpu_accel_use {
  * together, which reads each weight only once. The text is the same for 1 to 8, but differs from 0.
  * Windows are decoded one at a time with a first temperature above 0, with text before them
  * (prompt, prefix, condition_on_previous), with on_logits or WNPU_LANGUAGE_EACH, and when they are
- * decoded again. A run reads 210 s of audio (13 MB) before it decodes the first window. Each window
- * after the first needs 5 MB for tiny, 10 MB for base, 31 MB for small, 83 MB for medium, 139 MB for
- * large, 17 MB for turbo, and the cache of a hypothesis. With beams, windows share these caches: as
- * many are decoded at a time as the caches suffice for.
+ * decoded again. A run reads 210 s of audio (13 MB) before it decodes the first window. Each
+ * window after the first needs 5 MB for tiny, 10 MB for base, 31 MB for small, 83 MB for medium,
+ * 139 MB for large, 17 MB for turbo, and the cache of a hypothesis. With beams, windows share these
+ * caches: as many are decoded at a time as the caches suffice for.
  *
  * require_accel turns computation on the CPU instead of the accelerator into an error: opening
  * fails with E_ACCEL if nothing would run on accel, and a run ends with E_ACCEL after the first
@@ -871,10 +871,10 @@ typedef struct wnpu_token_event {
  *   max_tokens       [0]  1..224: most tokens of a window; 0: half of the text context
  *
  * Search (search): a beam at temperature 0, samples above. A beam of 5 corrects five to ten words
- * in a thousand; with the default beam_limit decoding takes about a sixth longer.
+ * in a thousand; see tests/BENCHMARKS.md for its time with beam_limit.
  *   beam             [1]  1..max_beams: hypotheses kept; 1 is greedy search. As OpenAI's beam
  *                    search, but hypotheses that differ only in timestamps are merged
- *   beam_limit       [2]  0.1..1000; 0: off. A hypothesis is dropped when its log-probability is
+ *   beam_limit       [1]  0.1..1000; 0: off. A hypothesis is dropped when its log-probability is
  *                    below that of the best one, alive or ended, by more than this (nats), and when
  *                    it goes on as a better one does: the last 5 tokens are the same. The search
  *                    then has two hypotheses most of the time, and finds nearly the same text. Not
