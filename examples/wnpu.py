@@ -187,8 +187,8 @@ def parameters(init, params):
 
 
 def buffer_of(samples, typed=True):
-    """Bytes of a buffer, the format of its items (None for bytes), the channels of its shape. typed:
-    arrays of unsigned bytes of NumPy are 8-bit samples."""
+    """Bytes of a buffer, the format of its items (None for bytes), the channels of its shape.
+    typed: arrays of unsigned bytes of NumPy are 8-bit samples."""
     if isinstance(samples, str):
         raise Error(ARGUMENT, "samples are bytes or an array of numbers, not str")
     try:
@@ -320,8 +320,8 @@ class Session:
         lib.wnpu_cancel(self.session)
 
     def transcribe(self, source, rate=16000, channels=None, format=None, on_voice=None, **params):
-        """Yields the segments of a recording: the path of a WAV file, its bytes, a file that is open
-        for reading, or samples as stream() takes them. params: names and values of wnpu_params;
+        """Yields the segments of a recording: the path of a WAV file, its bytes, a file that is
+        open for reading, or samples as stream() takes them. params: names and values of wnpu_params;
         lists such as hotwords are lists. Then self.status is 0, or 1 if part of the audio is
         unresolved, and self.warning is empty or says what is odd about the file.
 
