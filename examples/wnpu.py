@@ -322,8 +322,8 @@ class Session:
     def transcribe(self, source, rate=16000, channels=None, format=None, on_voice=None, **params):
         """Yields the segments of a recording: the path of a WAV file, its bytes, a file that is
         open for reading, or samples as stream() takes them. params: names and values of
-        wnpu_params; lists such as hotwords are lists. Then self.status is 0, or 1 if part of the audio is
-        unresolved, and self.warning is empty or says what is odd about the file.
+        wnpu_params; lists such as hotwords are lists. Then self.status is 0, or 1 if part of the
+        audio is unresolved, and self.warning is empty or says what is odd about the file.
 
         on_voice(samples) tells speakers by voice (experimental): it gets the samples of a turn at
         16 kHz, an array.array of floats, and returns voice_dimension numbers, or None. voices is
