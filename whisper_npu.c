@@ -19917,41 +19917,88 @@ static void sy_drop(sy_rewrite *w, const sy_edit *e)
     w->at = behind;
 }
 
+/* Writes a replacement: \n is a line break, \\ a backslash. Returns its length. */
+static size_t sy_unescape(const char *from, size_t n, char *to)
+{
+    size_t i, used = 0;
+    for (i = 0; i < n; i++) {
+        int escape = from[i] == '\\' && i + 1 < n && (from[i + 1] == 'n' || from[i + 1] == '\\');
+        i += (size_t)escape;
+        to[used++] = (char)(escape && from[i] == 'n' ? '\n' : from[i]);
+    }
+    return used;
+}
+
+/* Punctuation and line breaks that were dictated belong to the word before: takes back the space
+ * before them, and punctuation that the model has put there. to: what will be written. */
+static void sy_attach(sy_rewrite *w, const char *to)
+{
+    const char *gone = *to == '\\' ? " " : strchr(".?!", *to) != NULL ? " ,.?!" : " ,";
+    while (w->used > 0 && strchr(gone, w->out[w->used - 1]) != NULL) {
+        w->used--;
+    }
+}
+
+/* Passes over the punctuation behind such a word, and over the space behind a line break. at: the
+ * word's end. Returns where the text goes on. */
+static size_t sy_pass(sy_rewrite *w, size_t at, char last)
+{
+    size_t more;
+    int kind;
+    while ((more = sy_punctuation(w->text + at, w->n - at, &kind)) > 0) {
+        for (; more > 0; more--) {
+            w->map[at++] = (uint32_t)w->used | SY_INSIDE;
+        }
+    }
+    while (last == '\n' && at < w->n && w->text[at] == ' ') {
+        w->map[at++] = (uint32_t)w->used;
+    }
+    w->capital |= strchr(".?!\n", last) != NULL;
+    return at;
+}
+
 /* Writes what replaces some words. If it has as many spaces, each word is that of its place. */
 static void sy_replace(sy_rewrite *w, const sy_edit *e)
 {
-    size_t i, k = 0, start = w->used;
+    const int attached = e->to_length > 0 && (strchr(",.;:?!", e->to[0]) != NULL ||
+                                              (e->to_length > 1 && memcmp(e->to, "\\n", 2) == 0));
+    const char *to;
+    size_t i, k = 0, start, n;
     long spaces = 0;        /* of what is replaced beyond those of what replaces it */
     int32_t first = lr_change_case(e->first, 0) == e->first ? e->first : 0, said, begins;
     size_t used, size;
     int cut;
-    if (e->to_length == 0 && w->used > 0 && w->out[w->used - 1] == ' ') {
+    if (attached) {
+        sy_attach(w, e->to);
+    } else if (e->to_length == 0 && w->used > 0 && w->out[w->used - 1] == ' ') {
         w->used--; /* the space before the words goes with them */
-        start--;
     }
-    memcpy(w->out + w->used, e->to, e->to_length);
+    start = w->used;
+    to = w->out + start;
+    n = sy_unescape(e->to, e->to_length, w->out + start);
     said = tk_decode_utf8(w->text + w->at, e->length, &used, &cut);
-    begins = e->to_length > 0 ? tk_decode_utf8(e->to, e->to_length, &size, &cut) : 0;
+    begins = n > 0 ? tk_decode_utf8(to, n, &size, &cut) : 0;
     if (first != 0 && said != first && begins > 0) { /* a capital where the list has none */
         lr_recase(w->out + start, size, 1, 0);
     }
-    w->used += e->to_length;
+    w->used += n;
     for (i = 0; i < e->length; i++) {
         spaces += w->text[w->at + i] == ' ';
     }
-    for (i = 0; i < e->to_length; i++) {
-        spaces -= e->to[i] == ' ';
+    for (i = 0; i < n; i++) {
+        spaces -= to[i] == ' ';
     }
     for (i = 0; i < e->length; i++) {
         int space = spaces == 0 && w->text[w->at + i] == ' ';
-        for (; space && k < e->to_length && e->to[k] != ' '; k++) {
+        for (; space && k < n && to[k] != ' '; k++) {
         }
         w->map[w->at + i] = i == 0 ? (uint32_t)start
                           : space ? (uint32_t)(start + k)
-                                  : (uint32_t)w->used | (e->to_length > 0 ? SY_INSIDE : 0);
+                                  : (uint32_t)w->used | (n > 0 ? SY_INSIDE : 0);
         k += (size_t)space;
     }
     w->at += e->length;
+    w->at = attached ? sy_pass(w, w->at, to[n - 1]) : w->at;
 }
 
 /* Applies all edits. Returns how many there were; -1: there is no room. */
@@ -20246,8 +20293,8 @@ static int sp_merge_ledger(rs_store *s, const rs_store *a, const rs_store *b)
  * An echo comes after what it is an echo of, and may be louder, such as that of a loudspeaker at a
  * microphone. Times of words are not exact enough to tell. */
 
-/* n samples of a channel from sample `at` on at SP_LAG_RATE: means of step frames, less what is left
- * of the one before, so that low frequencies do not decide. 0 outside the recording. */
+/* n samples of a channel from sample `at` on at SP_LAG_RATE: means of step frames, less what is
+ * left of the one before, so that low frequencies do not decide. 0 outside the recording. */
 static void sp_thin(const au_stream *s, int32_t channel, int64_t at, int16_t *out, size_t n)
 {
     const wnpu_audio *a = &s->audio;
@@ -20261,7 +20308,7 @@ static void sp_thin(const au_stream *s, int32_t channel, int64_t at, int16_t *ou
             sum += k >= 0 && (uint64_t)k < a->frames
                        ? au_sample(samples + (size_t)k * s->frame, a->format, gain) : 0.0f;
         }
-        value = (sum - 0.875f * before) * (262144.0f / (float)step); /* quiet voices have to count */
+        value = (sum - 0.875f * before) * (262144.0f / (float)step); /* quiet voices count */
         value = value < -32767.0f ? -32767.0f : value > 32767.0f ? 32767.0f : value;
         before = sum;
         if (i >= 0) {
@@ -20301,8 +20348,8 @@ static int sp_lag(const au_stream *s, int32_t a, int32_t b, int64_t ms)
     return most * most > SP_LAG_CLEAR * SP_LAG_CLEAR * squares ? best : 0;
 }
 
-/* 1 if what is heard of speaker `one` around a time comes later from speaker `other`, -1 if it comes
- * before; 0 if neither is clear, or the samples are not at hand. */
+/* 1 if what is heard of speaker `one` around a time comes later from speaker `other`, -1 if it
+ * comes before; 0 if neither is clear, or the samples are not at hand. */
 static int sp_first(sp_ears *e, int32_t one, int32_t other, int64_t ms)
 {
     const void *data = e->stream->audio.data;
@@ -20526,8 +20573,8 @@ static float sp_loudest(const rs_store *s, int32_t speaker)
     return loudest;
 }
 
-/* Removes what segment index has in common with segments from first to before end that it is an echo
- * of: the whole of it if that is most of its words, or else words at its ends. */
+/* Removes what segment index has in common with segments from first to before end that it is an
+ * echo of: the whole of it if that is most of its words, or else words at its ends. */
 static void sp_remove_echo(sp_ears *ears, rs_store *s, size_t index, size_t first, size_t end)
 {
     rs_record r = rs_get_record(s, index);
@@ -21032,9 +21079,74 @@ static void ou_json_ledger(ou_out *o, const rs_store *store)
     ou_text(o, "]");
 }
 
+/* Whether segment s begins another paragraph than the one before: after a pause, if somebody else
+ * speaks, or if one was dictated. */
+static int ou_is_new_paragraph(const wnpu_segment *before, const wnpu_segment *s, int32_t pause_ms)
+{
+    const char *text = before->text;
+    size_t n = before->text_length, breaks = 0;
+    for (; n > 0 && (text[n - 1] == ' ' || text[n - 1] == '\n'); n--) {
+        breaks += text[n - 1] == '\n';
+    }
+    return s->t0_ms - before->t1_ms >= pause_ms || s->speaker != before->speaker || breaks > 1;
+}
+
+/* Segments of the same paragraph: their times, numbers and text. */
+static void ou_json_paragraphs(ou_out *o, const rs_store *store, int32_t pause_ms)
+{
+    wnpu_segment s, last, next;
+    size_t i, k, end;
+    ou_text(o, ",\n \"paragraphs\": [");
+    for (i = 0; rs_get(store, i, &s) == WNPU_OK; i = end) {
+        last = s;
+        for (end = i + 1; rs_get(store, end, &next) == WNPU_OK &&
+                          !ou_is_new_paragraph(&last, &next, pause_ms); end++) {
+            last = next;
+        }
+        ou_text(o, i > 0 ? ",\n  {" : "\n  {");
+        ou_json_times(o, "", s.t0_ms, last.t1_ms);
+        ou_json_count(o, "first", (int64_t)i);
+        ou_json_count(o, "last", (int64_t)end - 1);
+        ou_json_speaker(o, s.speaker);
+        ou_text(o, ", \"text\": \"");
+        for (k = i; k < end && rs_get(store, k, &next) == WNPU_OK; k++) {
+            size_t skip = k == i && next.text_length > 0 && next.text[0] == ' ';
+            ou_json_escaped(o, next.text + skip, next.text_length - skip);
+        }
+        ou_text(o, "\"}");
+    }
+    ou_text(o, "]");
+}
+
+/* How certain the model is of the recording's text: the mean probability of its tokens, and how
+ * many words are doubtful, if they were asked for. */
+static void ou_json_certainty(ou_out *o, const rs_store *store)
+{
+    double sum = 0.0;
+    size_t i, k, n = 0, words = 0, doubtful = 0;
+    wnpu_segment s;
+    wnpu_word w;
+    for (i = 0; rs_get(store, i, &s) == WNPU_OK; i++) {
+        for (k = 0; k < s.n_tokens; k++, n++) {
+            sum += (double)s.tokens[k].probability;
+        }
+        for (k = 0; rs_get_word(store, i, k, &w) == WNPU_OK; k++, words++) {
+            doubtful += w.probability < WNPU_PROBABILITY_DOUBTFUL;
+        }
+    }
+    ou_text(o, ",\n \"certainty\": {");
+    ou_text(o, "\"mean_probability\": ");
+    ou_fraction(o, n > 0 ? (float)(sum / (double)n) : 0.0f);
+    if (words > 0) {
+        ou_json_count(o, "words", (int64_t)words);
+        ou_json_count(o, "doubtful_words", (int64_t)doubtful);
+    }
+    ou_text(o, "}");
+}
+
 /* Devices are included only on request: without them the output is the same on all machines. */
 WNPU_RARE static void ou_json(ou_out *o, const rs_store *store, const tk_vocab *v,
-                              const rs_summary *m, int devices)
+                              const rs_summary *m, const wnpu_write_options *options)
 {
     size_t i;
     wnpu_segment s;
@@ -21066,7 +21178,7 @@ WNPU_RARE static void ou_json(ou_out *o, const rs_store *store, const tk_vocab *
         ou_json_origin(o, &s);
         ou_json_member(o, "voice", s.voice);
         ou_json_speaker(o, s.speaker);
-        if (devices) {
+        if (options->device) {
             ou_text(o, s.device == WNPU_DEVICE_ACCEL ? ", \"device\": \"accelerator\""
                                                      : ", \"device\": \"cpu\"");
         }
@@ -21075,6 +21187,12 @@ WNPU_RARE static void ou_json(ou_out *o, const rs_store *store, const tk_vocab *
         ou_text(o, "}");
     }
     ou_text(o, "]");
+    if (options->paragraph_ms > 0) {
+        ou_json_paragraphs(o, store, options->paragraph_ms);
+    }
+    if (options->doubt) {
+        ou_json_certainty(o, store);
+    }
     ou_json_ledger(o, store);
     ou_text(o, "}\n");
 }
@@ -21322,6 +21440,7 @@ typedef struct ly_atom {
     const char *text;       /* points into the segment's text, without surrounding spaces */
     size_t length, width;   /* bytes, columns */
     int64_t t0_ms, t1_ms;
+    float probability;      /* of its word; 1: unknown */
     size_t segment, end;    /* segment, and byte after the atom */
     unsigned char place;    /* ly_place before the atom */
     unsigned char spaced;   /* preceded by a space, unless it begins a line */
@@ -21551,6 +21670,7 @@ static int ly_read_atom(ly_reader *r, const ly_atom *last, ly_atom *a)
     a->text = r->s.text + r->at;
     a->length = ly_measure_atom(r, &a->width);
     a->t0_ms = ly_time_at(r, r->at, 0);
+    a->probability = r->timed ? r->w.probability : 1.0f;
     r->at += a->length;
     a->t1_ms = ly_time_at(r, r->at, 1);
     a->segment = r->segment;
@@ -21787,7 +21907,9 @@ struct wr_cue {
     const ly_atom *atoms;
     size_t n;
     int32_t speaker;        /* 0: unknown */
-    wr_mark_fn mark;        /* NULL: words are written without their times */
+    wr_mark_fn mark;        /* NULL: words are written without their times and doubts */
+    int times, doubt;       /* what the marks tell */
+    int open;               /* the line goes on with the next one, if the format has paragraphs */
 };
 
 /* Writes one character of a text, which is not a space, with the escapes of a format. before holds
@@ -21876,7 +21998,9 @@ static void wr_write_escaped(ou_out *o, const wr_cue *c, wr_escape_fn spell, con
         for (at = 0; at < a->length; at += used) {
             const char *text = a->text + at;
             if (ly_is_blank(tk_decode_utf8(text, a->length - at, &used, &cut))) {
-                ou_text(o, " ");
+                /* An empty line would end a cue. */
+                ou_text(o, text[0] != '\n' ? " "
+                         : before[2] != '\n' || spell == wr_spell_plain ? newline : "");
             } else {
                 spell(o, text, used, before);
             }
@@ -21910,7 +22034,8 @@ static void wr_line(ou_out *o, const wr_cue *c)
 static void wr_txt_cue(ou_out *o, const wr_cue *c)
 {
     wr_speaker(o, c, "Speaker ", ": ");
-    wr_line(o, c);
+    wr_write_escaped(o, c, wr_spell_plain, "\n");
+    ou_text(o, c->open ? "" : "\n");
 }
 
 /* A cue's line of times; `point` separates seconds and milliseconds. */
@@ -21943,19 +22068,30 @@ static int64_t wr_atom_start(const wr_cue *c, size_t i)
     return i < c->n && t < c->t1_ms ? t : c->t1_ms;
 }
 
+/* How much the word that begins with atom i of a cue is to be doubted. */
+static int wr_doubt(const wr_cue *c, size_t i)
+{
+    const float p = c->atoms[i].probability;
+    return p < WNPU_PROBABILITY_DOUBTFUL ? 2 : p < WNPU_PROBABILITY_UNSURE ? 1 : 0;
+}
+
 /* Times within a cue have to ascend and to lie between its start and its end; the text before the
  * first is shown as spoken from the start. Browsers tell what is past and what is to come only of
  * elements, so each word is one. */
 static const char *wr_vtt_mark(ou_out *o, const wr_cue *c, size_t i)
 {
     int64_t t = wr_atom_start(c, i);
-    if (t > (i > 0 ? wr_atom_start(c, i - 1) : c->t0_ms) && t < c->t1_ms) {
+    int doubt = c->doubt ? wr_doubt(c, i) : 0;
+    if (doubt > 0) {
+        ou_text(o, doubt > 1 ? "<c.doubtful>" : "<c.unsure>");
+    }
+    if (c->times && t > (i > 0 ? wr_atom_start(c, i - 1) : c->t0_ms) && t < c->t1_ms) {
         ou_text(o, "<");
         ou_clock(o, t, ".");
         ou_text(o, "><c>");
-        return "</c>";
+        return doubt > 0 ? "</c></c>" : "</c>";
     }
-    return "";
+    return doubt > 0 ? "</c>" : "";
 }
 
 static void wr_vtt_cue(ou_out *o, const wr_cue *c)
@@ -22002,6 +22138,9 @@ static void wr_centiseconds(ou_out *o, int64_t ms, int hours)
 /* The form that players call enhanced LRC. */
 static const char *wr_lrc_mark(ou_out *o, const wr_cue *c, size_t i)
 {
+    if (!c->times) {
+        return "";
+    }
     ou_text(o, "<");
     wr_centiseconds(o, wr_atom_start(c, i), 0);
     ou_text(o, ">");
@@ -22028,15 +22167,21 @@ static void wr_ass_duration(ou_out *o, int64_t from_ms, int64_t to_ms)
 static const char *wr_ass_mark(ou_out *o, const wr_cue *c, size_t i)
 {
     int64_t t = wr_atom_start(c, i);
+    int doubt = c->doubt ? wr_doubt(c, i) : 0;
     size_t next = i + 1;
     while (next < c->n && c->atoms[next].place == LY_IN_WORD) {
         next++;
     }
-    if (i == 0 && t / 10 > c->t0_ms / 10) {
+    if (c->times && i == 0 && t / 10 > c->t0_ms / 10) {
         wr_ass_duration(o, c->t0_ms, t);
     }
-    wr_ass_duration(o, t, wr_atom_start(c, next));
-    return "";
+    if (c->times) {
+        wr_ass_duration(o, t, wr_atom_start(c, next));
+    }
+    if (doubt > 0) { /* blue, green, red */
+        ou_text(o, doubt > 1 ? "{\\1c&H4040FF&}" : "{\\1c&H40E0FF&}");
+    }
+    return doubt > 0 ? "{\\1c}" : "";
 }
 
 static void wr_ass_cue(ou_out *o, const wr_cue *c)
@@ -22080,6 +22225,9 @@ typedef struct wr_writer {
     int tick_ms;            /* resolution of cue times; 0: those of segments, without a layout */
     int one_line;           /* cues have a single line */
     int names_speaker;      /* "Speaker 1: " is the beginning of a cue's first line */
+    int paragraphs;         /* segments can be joined to paragraphs */
+    const char *doubt_head; /* follows head if doubtful words are marked; NULL: none */
+    int marks_doubt;
     int words;              /* a cue is one word unless max_words says otherwise */
 } wr_writer;
 
@@ -22090,11 +22238,13 @@ static void wr_verbose_json(wr_job *job);
 
 static const wr_writer wr_writers[] = {
     [WNPU_FORMAT_TXT] = {.name = "txt", .type = WR_UTF8("text/plain"), .cue = wr_txt_cue,
-                         .one_line = 1, .names_speaker = 1},
+                         .one_line = 1, .names_speaker = 1, .paragraphs = 1},
     [WNPU_FORMAT_SRT] = {.name = "srt", .type = WR_UTF8("application/x-subrip"), .cue = wr_srt_cue,
                          .tick_ms = 1, .names_speaker = 1},
     [WNPU_FORMAT_VTT] = {.name = "vtt", .type = WR_UTF8("text/vtt"), .head = "WEBVTT\n\n",
-                         .cue = wr_vtt_cue, .mark = wr_vtt_mark, .tick_ms = 1},
+                         .cue = wr_vtt_cue, .mark = wr_vtt_mark, .tick_ms = 1, .marks_doubt = 1,
+                         .doubt_head = "STYLE\n::cue(.unsure) {color: #ffe040}\n"
+                                       "::cue(.doubtful) {color: #ff4040}\n\n"},
     [WNPU_FORMAT_TSV] = {.name = "tsv", .type = WR_UTF8("text/tab-separated-values"),
                          .head = "start\tend\ttext\n", .cue = wr_tsv_cue, .one_line = 1},
     [WNPU_FORMAT_JSON] = {.name = "json", .type = "application/json", .whole = wr_json},
@@ -22103,7 +22253,8 @@ static const wr_writer wr_writers[] = {
     [WNPU_FORMAT_LRC] = {.name = "lrc", .type = WR_UTF8("text/plain"), .cue = wr_lrc_cue,
                          .mark = wr_lrc_mark, .tick_ms = 10, .one_line = 1},
     [WNPU_FORMAT_ASS] = {.name = "ass", .type = WR_UTF8("text/x-ssa"), .head = wr_ass_head,
-                         .cue = wr_ass_cue, .mark = wr_ass_mark, .tick_ms = 10},
+                         .cue = wr_ass_cue, .mark = wr_ass_mark, .tick_ms = 10,
+                         .marks_doubt = 1},
     [WNPU_FORMAT_VERBOSE_JSON] = {.name = "verbose_json", .type = "application/json",
                                   .whole = wr_verbose_json}
 };
@@ -22125,7 +22276,7 @@ struct wr_job {
 
 static void wr_json(wr_job *job)
 {
-    ou_json(&job->out, job->store, job->vocab, job->summary, job->options.device);
+    ou_json(&job->out, job->store, job->vocab, job->summary, &job->options);
 }
 
 static void wr_verbose_json(wr_job *job)
@@ -22166,20 +22317,31 @@ static void wr_time_cue(const wr_job *job, const ly_lane *lane, wr_cue *c, int64
 /* Writes a segment as a line of a format whose times are those of segments. */
 static void wr_write_segment(wr_job *job, const wnpu_segment *s)
 {
+    wnpu_segment before;
     ly_atom text;
     wr_cue c;
+    int paragraphs = job->writer->paragraphs && job->options.paragraph_ms > 0, joined = 0;
+    if (paragraphs && job->at->segment > 0 &&
+        rs_get(job->store, (size_t)job->at->segment - 1, &before) == WNPU_OK) {
+        joined = !ou_is_new_paragraph(&before, s, job->options.paragraph_ms);
+        ou_text(&job->out, !joined ? "\n\n" : s->text[0] == ' ' ? " " : "");
+    }
     memset(&text, 0, sizeof text);
     text.length = s->text_length;
     text.text = tk_trim(s->text, &text.length);
     memset(&c, 0, sizeof c);
     c.t0_ms = s->t0_ms;
     c.t1_ms = s->t1_ms;
-    c.speaker = s->speaker;
+    c.speaker = joined ? 0 : s->speaker;
+    c.open = paragraphs;
     c.atoms = &text;
     c.n = 1;
     c.number = ++job->at->cues;
     job->at->end_ms = c.t1_ms;
     job->writer->cue(&job->out, &c);
+    if (job->writer->paragraphs && !paragraphs && ou_is_new_paragraph(s, s, INT32_MAX)) {
+        ou_text(&job->out, "\n"); /* as dictated */
+    }
 }
 
 /* Columns of the speaker's name before the text of a lane's cues; 0 if it would leave too few. */
@@ -22267,7 +22429,9 @@ static wr_cue wr_make_cue(const wr_job *job, const ly_lane *lane, ly_block *b, s
     c.speaker = rs_get_record(job->store, b->atoms[i].segment).segment.speaker;
     c.atoms = &b->atoms[i];
     c.n = j - i;
-    c.mark = job->options.word_times ? job->writer->mark : NULL;
+    c.times = job->options.word_times;
+    c.doubt = job->options.doubt && job->writer->marks_doubt;
+    c.mark = c.times || c.doubt ? job->writer->mark : NULL;
     wr_time_cue(job, lane, &c, j < b->n ? b->atoms[j].t0_ms : b->next_ms, width);
     return c;
 }
@@ -22331,7 +22495,7 @@ static int wr_has_layout(const wnpu_write_options *o, const wr_writer *w)
     return w->tick_ms > 0 &&
            ((w->words | o->max_line_width | o->max_lines | o->max_cue_ms | o->min_cue_ms |
              o->min_gap_ms | o->reading_speed | o->max_words) > 0 ||
-            (o->word_times && w->mark != NULL));
+            (o->word_times && w->mark != NULL) || (o->doubt && w->marks_doubt));
 }
 
 /* Writes the results after the cursor and advances it. */
@@ -22359,6 +22523,8 @@ WNPU_RARE static int wr_write(const rs_store *store, const tk_vocab *v, const rs
     if (!job.laid_out) { /* the gap is part of a layout too */
         wnpu_write_options none = {0};
         none.device = options->device;
+        none.paragraph_ms = options->paragraph_ms;
+        none.doubt = options->doubt;
         job.options = none;
     }
     if (at->segment > store->count ||
@@ -22370,6 +22536,8 @@ WNPU_RARE static int wr_write(const rs_store *store, const tk_vocab *v, const rs
             job.writer->whole(&job);
         } else if (job.writer->head != NULL) {
             ou_text(&job.out, job.writer->head);
+            ou_text(&job.out, options->doubt && job.writer->doubt_head != NULL
+                                  ? job.writer->doubt_head : "");
         }
         at->begun = 1;
     }
@@ -22378,6 +22546,9 @@ WNPU_RARE static int wr_write(const rs_store *store, const tk_vocab *v, const rs
     } else if (job.writer->cue != NULL) {
         for (; rs_get(store, (size_t)at->segment, &s) == WNPU_OK; at->segment++) {
             wr_write_segment(&job, &s);
+        }
+        if (job.writer->paragraphs && job.options.paragraph_ms > 0 && at->last && at->cues > 0) {
+            ou_text(&job.out, "\n"); /* ends the last paragraph */
         }
     }
     ou_flush(&job.out);
@@ -22413,7 +22584,9 @@ WNPU_RARE static int wr_are_options(const wnpu_write_options *o)
         {ER_FIELD(wnpu_write_options, reading_speed), 5, 100, 1},
         {ER_FIELD(wnpu_write_options, max_words), 0, LY_ATOMS, 0},
         {ER_FIELD(wnpu_write_options, word_times), 0, 1, 0},
-        {ER_FIELD(wnpu_write_options, device), 0, 1, 0}
+        {ER_FIELD(wnpu_write_options, device), 0, 1, 0},
+        {ER_FIELD(wnpu_write_options, paragraph_ms), 200, 60000, 1},
+        {ER_FIELD(wnpu_write_options, doubt), 0, 1, 0}
     };
     return er_check(o, limits, sizeof limits / sizeof limits[0], NULL) == WNPU_OK &&
            (o->max_lines == 0 || o->max_line_width > 0) &&

@@ -907,7 +907,9 @@ typedef struct wnpu_token_event {
  *                    text in scripts without spaces, that are replaced in upper or lower case
  *                    wherever they occur whole; by nothing if "that" is empty. A capital remains
  *                    where the line has none. The longest match prevails. E_ARGUMENT for a line
- *                    without =>
+ *                    without =>. In "that", \n is a line break and \\ a backslash; punctuation and
+ *                    line breaks attach to the word before in place of the model's punctuation,
+ *                    for dictation: "new line => \n", "full stop => ."
  *
  * Gates (gates): a decoding that fails one of them is rejected and the window is decoded again;
  * first without the text before it, if there was any and the text repeats itself, then at the next
@@ -1017,9 +1019,9 @@ typedef struct wnpu_token_event {
  *                    their sound comes 2 to 130 ms later, or, if that is not clear, is less loud;
  *                    and segments 15 dB below both the other speaker and the loudest segment of
  *                    their own channel. What comes later is known if the samples are in memory
- *                    and the speakers are 1 to 16. The order and this are established at the end of the
- *                    run; until then its segments come last. It cannot be resumed, and no snapshot
- *                    can be taken. For wnpu_transcribe() only
+ *                    and the speakers are 1 to 16. The order and this are established at the end of
+ *                    the run; until then its segments come last. It cannot be resumed, and no
+ *                    snapshot can be taken. For wnpu_transcribe() only
  *   voices           [off]  experimental: tell speakers apart by their voices. 1..99: there are so
  *                    many; -1: as many as differ by voice_threshold. Give the number where it is
  *                    known: finding it is the larger source of errors. The library has no model of
@@ -1696,7 +1698,19 @@ typedef struct wnpu_write_options {
                                  {\k..} in hundredths of a second, <mm:ss.xx> [0] */
     int32_t device;           /* no layout: 1: JSON has the "device" of each segment, "cpu", or
                                  "accelerator" if one computed products of the encoder [0] */
+    int32_t paragraph_ms;     /* TXT and JSON have paragraphs: another one begins where nobody
+                                 speaks for so long, 200..60000, or somebody else does, or where one
+                                 was dictated. In TXT a paragraph is one line, with an empty line
+                                 before the next; JSON lists them. 0: no paragraphs [0] */
+    int32_t doubt;            /* 1: VTT and ASS mark words with a low probability, in VTT as
+                                 <c.unsure> and <c.doubtful>, in ASS by colours; JSON has the mean
+                                 probability of the recording's tokens and the number of doubtful
+                                 words [0] */
 } wnpu_write_options;
+
+/* A word with a probability below this is unsure, or doubtful. */
+#define WNPU_PROBABILITY_UNSURE 0.6f
+#define WNPU_PROBABILITY_DOUBTFUL 0.3f
 
 WNPU_API void wnpu_write_options_init(wnpu_write_options *options, size_t struct_size);
 /* Sets usual limits of subtitles: 42 columns, 2 lines, 1 to 7 s, 80 ms between cues, 20 columns per

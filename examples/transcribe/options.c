@@ -112,6 +112,13 @@ static const option_row rows[] = {
     {.is.name = "device", .group = "output", FLAG_AT(device),
      .is.meaning = "in json, tell for each segment what its encoder ran on, cpu or accelerator: "
          "the only member that differs between machines"},
+    {.is.name = "paragraphs", .is.value = "MS", .group = "output",
+     NUMBER_AT(layout.paragraph_ms), .is.low = 200, .is.high = 60000, .is.otherwise = "off",
+     .is.meaning = "txt and json have paragraphs: another one begins after a pause of so many ms, "
+         "or when somebody else speaks"},
+    {.is.name = "doubt", .group = "output", FLAG_AT(layout.doubt),
+     .is.meaning = "mark words with a probability below 0.6 (yellow) and 0.3 (red) in vtt and ass; "
+         "json tells how certain the recording's text is. Turns on --words"},
 
     {.is.name = "align", .is.value = "TEXTFILE", .group = "output", .take = value_align,
      .is.meaning = "write this text, a segment for each line, with the times at which its words "

@@ -137,6 +137,9 @@ static int settle_layout(options *o)
     l->max_words = given.max_words >= 0 ? given.max_words : l->max_words;
     l->word_times = given.word_times > 0;
     l->device = o->device;
+    l->paragraph_ms = given.paragraph_ms > 0 ? given.paragraph_ms : 0;
+    l->doubt = given.doubt > 0;
+    o->params.words |= l->doubt;
     if (l->max_cue_ms > 0 && l->max_cue_ms < l->min_cue_ms) {
         l->min_cue_ms = l->max_cue_ms; /* those of the preset */
     }

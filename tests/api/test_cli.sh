@@ -329,6 +329,28 @@ test_spans() {
     has "$T/out" '"kind": "text"'
 }
 
+# Paragraphs by pause, dictated line breaks and punctuation, and words that are doubtful.
+test_style() {
+    run 0 "$transcribe" -q -m "$model" --paragraphs 200 examples/jfk.wav
+    [ "$(wc -l <"$T/out")" -eq 1 ] || fail "one paragraph: $(cat "$T/out")"
+    have sox || return
+    sox examples/jfk.wav "$T/first.wav" pad 0 3
+    sox "$T/first.wav" "$T/speech.wav" "$T/twice.wav"
+    run 0 "$transcribe" -q -m "$model" --paragraphs 2000 "$T/twice.wav"
+    [ "$(grep -c . "$T/out")/$(wc -l <"$T/out")" = 2/3 ] || fail "two: $(cat "$T/out")"
+    run 0 "$transcribe" -q -m "$model" --paragraphs 2000 --doubt -f json "$T/twice.wav"
+    has "$T/out" '"paragraphs": ['
+    has "$T/out" '"mean_probability": 0.'
+    [ "$(grep -c '"first": ' "$T/out")" -eq 2 ] || fail "json: $(grep first "$T/out")"
+    run 0 "$transcribe" -q -m "$model" --replace 'my => \n, americans => .' examples/jfk.wav
+    printf 'And so\nFellow. Ask not' >"$T/want"
+    head -c 22 "$T/out" | cmp -s - "$T/want" || fail "dictated: $(cat "$T/out")"
+    run 0 "$transcribe" -q -m "$model" --doubt -f vtt examples/jfk.wav
+    has "$T/out" '::cue(.unsure)'
+    has "$T/out" '<c.unsure>'
+    run 1 "$transcribe" -m "$model" --paragraphs 100 examples/jfk.wav
+}
+
 # A list with a byte order mark and CR LF is the list without them.
 test_commands() {
     printf '%s\n' "$(head -n 1 "$T/speech.txt" | cut -d ' ' -f 1-5)" 'lights on' >"$T/list"
@@ -912,7 +934,7 @@ t_run test_lists
 t_run test_models
 if [ -n "$model" ] && [ -n "$demo" ]; then
     make_recordings
-    for t in text spans commands minimal_errors bad_inputs several_files stdin formats output_file \
+    for t in text spans style commands minimal_errors bad_inputs several_files stdin formats output_file \
         output_device output_directory output_refused output_kept output_several output_lost \
         output_space subtitles signals repeated_signals live progress ffmpeg_absent \
         ffmpeg_pretended ffmpeg_real; do
