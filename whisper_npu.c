@@ -22772,6 +22772,9 @@ static const pm_row pm_table[] = {
     {"word_gap_ms", "--word-gap", NULL, "voice",
      "decode again where no word lies in so much voice, in ms",
      PM_AT(word_gap_ms), WNPU_PARAM_INT, 1500, 1000, 30000, 0},
+    {"follow_words", "--follow", NULL, "voice",
+     "words are confirmed when so many words behind them were said twice in a row",
+     PM_AT(follow_words), WNPU_PARAM_INT, 0, 0, 4, PM_NONE},
     {"encode_margin_ms", "--encode-margin", NULL, "voice",
      "of windows shorter than 6 s, encode only the content and this much after it, in ms",
      PM_AT(encode_margin_ms), WNPU_PARAM_INT, 0, 1000, 30000, 0},
@@ -22892,6 +22895,10 @@ static int pm_check(const wnpu_params *p, wnpu_error *error)
             return er_set(error, WNPU_E_ARGUMENT, "%s %g is outside %g..%g", row->name,
                           value, row->low, row->high);
         }
+    }
+    if (p->reserved != 0) {
+        return er_set(error, WNPU_E_ARGUMENT, "wnpu_params: reserved is %lu and not 0; call "
+                      "wnpu_params_init() first", (unsigned long)p->reserved);
     }
     return pm_check_replace(p->replace, error);
 }
@@ -26261,7 +26268,7 @@ typedef struct ru_confirmed {
     int64_t until_ms;       /* which was done for words that end by here */
     uint32_t n, n_said;     /* final tokens; all */
     uint32_t n_shown;       /* of all, those that are shown, see wd_shown() */
-    uint32_t reserved;
+    uint32_t n_stable;      /* of all, those that would be final with follow_words 0 */
     int32_t tokens[SE_MAX_TOKENS];
     float probability[SE_MAX_TOKENS];
 } ru_confirmed;
@@ -26532,6 +26539,9 @@ static int64_t ru_end_ms(const ru_place *at)
 #define AW_PHRASE_PAD_MS 300   /* the phrase keeps this much of the pause */
 #define AW_LIVE_LEAST_MS 3000  /* least_ms and pause_ms of live runs without parameters */
 #define AW_LIVE_PAUSE_MS 700
+/* Where words are confirmed, pauses between phrases end windows after this time, */
+#define AW_CONFIRM_LEAST_MS 10000
+#define AW_CONFIRM_PAUSE_MS 2000 /* and those of this length after least_ms */
 #define AW_CUT_RANGE_MS 10000  /* windows that end in pauses end in their last 10 s */
 #define AW_SHORT_PAUSE_MS 200  /* pauses of this length are preferred to shorter ones */
 
@@ -27009,6 +27019,22 @@ static int aw_cuts_windows(const ru_audio *a, const wnpu_params *params)
     return a->batch > 0 && params->vad;
 }
 
+/* Time at which the first pause between phrases ends the window, or -1. Where words are confirmed,
+ * text need not wait for a phrase's end to be final, and a window with more before a word has it
+ * right more often. */
+static int64_t aw_first_phrase_end(const ru_audio *a, const wnpu_params *params, int64_t base_ms,
+                                   int64_t to_ms)
+{
+    int64_t least = params->least_ms, pause = params->pause_ms, begin, other = -1;
+    if (params->commit_step_ms > 0) {
+        other = aw_find_phrase_end(a, base_ms, base_ms + least, to_ms, AW_CONFIRM_PAUSE_MS);
+        least = er_max64(least, AW_CONFIRM_LEAST_MS);
+    }
+    begin = aw_find_phrase_end(a, base_ms, base_ms + least, to_ms, pause);
+    begin = begin < 0 || (other >= 0 && other < begin) ? other : begin;
+    return begin >= 0 ? begin + aw_phrase_pad(pause) : -1;
+}
+
 /* Time at which the first pause of pause_ms after least_ms of the window and span i ends it, or
  * -1. */
 static int64_t aw_first_pause_ms(const ru_audio *a, const wnpu_params *params, size_t i)
@@ -27017,8 +27043,7 @@ static int64_t aw_first_pause_ms(const ru_audio *a, const wnpu_params *params, s
     int64_t to = ru_recording_ms(&a->at, (int64_t)aw_frames(&a->at) * 10);
     int64_t pause = params->pause_ms;
     if (params->vad && pause < AW_PHRASE_MS) {
-        int64_t begin = aw_find_phrase_end(a, base, from, to, pause);
-        return begin >= 0 ? begin + aw_phrase_pad(pause) : -1;
+        return aw_first_phrase_end(a, params, base, to);
     }
     return params->vad ? aw_find_pause(a, i, from, to, pause) : -1;
 }
@@ -28108,6 +28133,9 @@ static int lg_finish_join(ru_results *out, ru_call *call, int status)
 #define WD_CERTAIN 0.9f        /* probability of words that are shown as soon as they are said, */
 #define WD_IMPROBABLE 0.5f     /* and of those that wait for longest, see wd_hold_ms() */
 #define WD_MOST_HOLDS 3        /* in multiples of hold_ms */
+#define WD_FOLLOW 2u           /* improbable words wait for so many agreed words behind them, */
+#define WD_ALONE_MS 1600       /* but no longer than this: nothing may follow a phrase */
+#define WD_NEXT_TEXT_MS 1000   /* WD_NO_TEXT_MS behind the end of a sentence */
 #define WD_CONFIRMED 1u        /* of wd_decode_point() */
 #define WD_NO_TEXT 2u
 
@@ -29045,21 +29073,59 @@ static void wd_close_confirmed(const ru_confirmed *confirmed, se_hypothesis *h, 
     }
 }
 
-/* How long before the end of the sound an aligned word has to end to be confirmed. Words on which
- * two decodings in a row agree change least when more is heard, improbable words most often. c:
- * with what the decoding before gave. */
-static int64_t wd_hold_ms(const ru_confirmed *c, const al_aligner *a, const wnpu_params *params,
-                          const se_hypothesis *h, const al_word *w)
+/* Whether the decoding before gave an aligned word as well. c: with what that one gave. */
+static int wd_is_agreed(const ru_confirmed *c, const al_aligner *a, const se_hypothesis *h,
+                        const al_word *w)
 {
     const size_t first = a->from[w->first];
     const size_t end = a->from[w->first + w->n - 1] + 1;
-    if (c->n_said >= end && memcmp(c->tokens + first, h->tokens + first,
-                                   (end - first) * sizeof h->tokens[0]) == 0) {
+    return c->n_said >= end && memcmp(c->tokens + first, h->tokens + first,
+                                      (end - first) * sizeof h->tokens[0]) == 0;
+}
+
+/* How long before the end of the sound an aligned word has to end to be confirmed. Words on which
+ * two decodings in a row agree change least when more is heard, improbable words most often. */
+static int64_t wd_hold_ms(const wnpu_params *params, const al_word *w, int agreed)
+{
+    if (agreed) {
         return params->hold_ms * (w->probability < WD_IMPROBABLE ? 8 : 3) / 5;
     }
     return params->hold_ms * (w->probability >= WD_CERTAIN      ? 1
                               : w->probability >= WD_IMPROBABLE ? 2
                                                                 : WD_MOST_HOLDS);
+}
+
+/* Whether word i may be confirmed when the sound until end_ms is known: it ends hold_ms before, and
+ * `follow` words behind it were said twice in a row, or it has been alone for long. What follows an
+ * improbable word decides what that was. */
+static int wd_is_settled(const ru_confirmed *c, const al_aligner *a, const wnpu_params *params,
+                         const se_hypothesis *h, size_t i, size_t follow, int64_t end_ms)
+{
+    const al_word *w = &a->words[i];
+    size_t k = i + 1;
+    int64_t rest = end_ms - w->t1_ms;
+    follow = w->probability < WD_IMPROBABLE ? er_max(follow, WD_FOLLOW) : follow;
+    while (k < a->n_words && k - i <= follow && wd_is_agreed(c, a, h, &a->words[k])) {
+        k++;
+    }
+    return rest >= wd_hold_ms(params, w, wd_is_agreed(c, a, h, w)) &&
+           (k - i > follow || rest >= WD_ALONE_MS);
+}
+
+/* Number of the words of a hypothesis, from its first on, that are settled, confirmed ones
+ * included. */
+static size_t wd_settled(const ru_confirmed *c, const al_aligner *a, const wnpu_params *params,
+                         const se_hypothesis *h, size_t follow, int64_t end_ms)
+{
+    size_t i;
+    for (i = 0; i < a->n_words; i++) {
+        const al_word *w = &a->words[i];
+        if (a->from[w->first + w->n - 1] + 1u > c->n &&
+            !wd_is_settled(c, a, params, h, i, follow, end_ms)) {
+            break;
+        }
+    }
+    return i;
 }
 
 /* Number of tokens of an aligned hypothesis that are shown as tentative text: n confirmed ones, and
@@ -29085,29 +29151,33 @@ static uint32_t wd_shown(const ru_confirmed *c, const al_aligner *a, const se_hy
     return n;
 }
 
-/* Confirms the words of a hypothesis that end long enough before end_ms, as the aligner found
- * them. */
+/* Confirms the words of a hypothesis that are settled when the sound until end_ms is known, as the
+ * aligner found them. */
 static void wd_confirm_words(const ru_run *r, const se_hypothesis *h, int64_t end_ms,
                              ru_confirmed *c)
 {
     const al_aligner *a = &r->text.aligner;
+    const ru_confirmed *before = &r->state.confirmed;
+    const wnpu_params *params = &r->call.params;
     size_t i, most = r->engine.model->n_text_ctx / 4;
+    size_t stable = wd_settled(before, a, params, h, 0, end_ms);
+    size_t final = wd_settled(before, a, params, h, (size_t)params->follow_words, end_ms);
     most = most < RU_MAX_PREFIX ? most : RU_MAX_PREFIX;
-    for (i = 0; i < a->n_words; i++) {
+    c->n_stable = c->n;
+    for (i = 0; i < stable; i++) {
         const al_word *w = &a->words[i];
         uint32_t end = a->from[w->first + w->n - 1] + 1;
-        if (end > c->n &&
-            (end > most || w->t1_ms > end_ms - wd_hold_ms(&r->state.confirmed, &r->text.aligner,
-                                                          &r->call.params, h, w))) {
+        if (end > most) {
             break;
         }
-        if (end > c->n) {
+        c->n_stable = end > c->n_stable ? end : c->n_stable;
+        if (i < final && end > c->n) {
             c->n = end;
             c->last_ms = er_max64(w->t1_ms, c->last_ms);
-            c->until_ms = er_max64(end_ms - r->call.params.hold_ms, c->last_ms);
+            c->until_ms = er_max64(end_ms - params->hold_ms, c->last_ms);
         }
     }
-    c->n_shown = wd_shown(&r->state.confirmed, a, h, end_ms - r->call.params.hold_ms, c->n);
+    c->n_shown = wd_shown(before, a, h, end_ms - params->hold_ms, c->n_stable);
     c->n_said = (uint32_t)h->n;
     memcpy(c->tokens, h->tokens, h->n * sizeof(int32_t));
     memcpy(c->probability, h->probability, h->n * sizeof(float));
@@ -29181,15 +29251,23 @@ static int wd_waits(const ru_confirmed *c, const en_engine *e)
     return wd_has_text(e, c->tokens, c->n, c->n_said);
 }
 
+/* Whether an aligned word ends a sentence. */
+static int wd_ends_sentence(const al_aligner *a, const al_word *w)
+{
+    return w->length > 0 && memchr(".!?", a->text[w->text + w->length - 1], 3) != NULL;
+}
+
 /* Whether the decoding has no text after the confirmed words, which have been aligned, although
- * speech goes on: the model skips it, or the confirmed words were invented. */
+ * speech goes on: the model skips it, as it does behind a full stop, or the confirmed words were
+ * invented. */
 static int wd_lacks_text(const ru_audio *a, const al_aligner *aligner, const en_engine *e,
                          const se_hypothesis *h, int64_t end_ms, const ru_confirmed *c)
 {
     const al_word *last = wd_last_confirmed(aligner, c->n);
     int64_t from_ms = last != NULL && last->t1_ms > c->until_ms ? last->t1_ms : c->until_ms;
     return last != NULL && !wd_has_text(e, h->tokens, c->n, h->n) &&
-           aw_speech_ms(a, from_ms, end_ms) >= WD_NO_TEXT_MS;
+           aw_speech_ms(a, from_ms, end_ms) >=
+               (wd_ends_sentence(aligner, last) ? WD_NEXT_TEXT_MS : WD_NO_TEXT_MS);
 }
 
 /* Whether words of a reading of the open window may be confirmed. */
@@ -29199,6 +29277,30 @@ static int wd_is_credible(const ru_audio *a, const wnpu_params *params, const en
     return reading->text->n > reading->view.n_given &&
            wd_refusals(params, &reading->origin, 0) == 0 &&
            wd_is_reliable(a, params, e, reading, end_ms);
+}
+
+/* Tokens that two decodings in a row have at their beginning. */
+static size_t wd_common(const ru_confirmed *c, const se_hypothesis *h)
+{
+    size_t n = 0;
+    while (n < h->n && n < c->n_said && h->tokens[n] == c->tokens[n]) {
+        n++;
+    }
+    return n;
+}
+
+/* Cuts a reading to its first n tokens, and judges them alone. */
+static void wd_cut_reading(const ru_text *text, const en_engine *e, size_t n, ru_reading *reading)
+{
+    se_hypothesis *h = reading->text;
+    float sum = 0.0f;
+    size_t i;
+    h->n = n;
+    for (i = 0; i < n; i++) {
+        sum += se_logprob(h->probability[i]);
+    }
+    reading->origin.mean_logprob = sum / (float)(n + 1);
+    reading->origin.compression_ratio = wd_compression(text, e, h);
 }
 
 /* Decodes a view, which is encoded and ends at end_ms, greedily behind the confirmed words, and
@@ -29212,7 +29314,7 @@ static unsigned wd_decode_point(ru_run *r, ru_view *v, int64_t end_ms, ru_confir
     se_options o;
     se_prompt p;
     int sure = wd_guess_language(r, v);
-    c->n_said = c->n_shown = c->n;
+    c->n_said = c->n_shown = c->n_stable = c->n;
     if (ru_cancelled(r->call.cancel)) {
         return 0;
     }
@@ -29228,6 +29330,11 @@ static unsigned wd_decode_point(ru_run *r, ru_view *v, int64_t end_ms, ru_confir
     wd_set_confirmed(&r->state.confirmed, reading);
     found = sure && wd_is_credible(&r->audio, &r->call.params, &r->engine, reading, end_ms)
                 ? WD_CONFIRMED : 0;
+    if (!found && sure && wd_common(&r->state.confirmed, h) > c->n) {
+        wd_cut_reading(&r->text, &r->engine, wd_common(&r->state.confirmed, h), reading);
+        found = wd_is_credible(&r->audio, &r->call.params, &r->engine, reading, end_ms)
+                    ? WD_CONFIRMED : 0;
+    }
     h->n = found ? h->n : c->n;
     if (h->n == 0) {
         return 0;
@@ -29265,7 +29372,7 @@ static size_t wd_find_scroll(const al_aligner *a, const ru_confirmed *confirmed,
         const al_word *w = &a->words[i];
         const size_t next = a->from[w->first + w->n - 1] + 1;
         int64_t end = i + 1 < a->n_words ? (w->t1_ms + a->words[i + 1].t0_ms) / 2 : w->t1_ms;
-        int ends = w->length > 0 && memchr(".!?", a->text[w->text + w->length - 1], 3) != NULL;
+        int ends = wd_ends_sentence(a, w);
         if (next == confirmed->n && end < confirmed->last_ms) {
             end = confirmed->last_ms;
         }
@@ -29297,6 +29404,7 @@ static void wd_shift_confirmed(ru_confirmed *c, const en_engine *e, const wnpu_p
     }
     c->n = n < c->n ? (uint32_t)(c->n - n + to) : 0;
     shown = to + (c->n_shown > n ? c->n_shown - n : 0);
+    c->n_stable = (uint32_t)(to + (c->n_stable > n ? c->n_stable - n : 0));
     for (i = n; i < c->n_said; i++, to++) {
         int32_t token = c->tokens[i];
         c->tokens[to] = token < t0 ? token : token - t0 > shift ? token - shift : t0;
@@ -29349,7 +29457,7 @@ static void wd_forget_confirmed(ru_confirmed *confirmed, ru_language *language, 
         language->weight > 0.0f) {
         wd_decide_language(language, w, e);
     }
-    confirmed->n = confirmed->n_said = confirmed->n_shown = 0;
+    confirmed->n = confirmed->n_said = confirmed->n_shown = confirmed->n_stable = 0;
 }
 
 /* Measures times of words in a reading's first frames, if they are requested or it is sparse. */
@@ -29737,7 +29845,9 @@ static ru_outcome wi_confirm(ru_run *r, size_t *used)
     int is_long, no_text, spoken;
     *used = 0;
     next.point_ms = at;
-    from -= wd_waits(&r->state.confirmed, &r->engine) ? (WD_MOST_HOLDS - 1) * params->hold_ms : 0;
+    if (wd_waits(&r->state.confirmed, &r->engine)) {
+        from -= er_max64((WD_MOST_HOLDS - 1) * params->hold_ms, WD_ALONE_MS - params->hold_ms);
+    }
     spoken = aw_speech_steps_in(&r->audio, from, at, 0, UINT64_MAX) > 0;
     if (spoken && !skip) {
         ru_cost cost = {0};
@@ -31199,6 +31309,7 @@ static void tt_refresh(ru_run *r)
     ru_tentative *t = &r->tentative;
     const ru_confirmed *c = &r->state.confirmed;
     const int32_t language = r->out.now.language.id;
+    size_t likely, before = t->confirmed;
     if (t->frame != r->audio.at.frame) {
         tt_clear(t);
         t->frame = r->audio.at.frame;
@@ -31206,9 +31317,12 @@ static void tt_refresh(ru_run *r)
     if (r->call.params.commit_step_ms > 0) {
         tt_set_latest(language, t, &r->engine, &r->call.params, c->tokens, c->n);
         t->confirmed = t->n_latest;
+        tt_set_latest(language, t, &r->engine, &r->call.params, c->tokens, c->n_stable);
+        likely = t->n_latest;
         tt_set_latest(language, t, &r->engine, &r->call.params, c->tokens,
                       r->state.live.step_ms > 0 ? c->n_shown : c->n);
-        tt_set_text(t, t->latest, t->n_latest, t->confirmed);
+        tt_set_text(t, t->latest, t->n_latest, likely);
+        t->events |= t->confirmed != before ? WNPU_EVENT_TENTATIVE : 0u;
         t->t0_ms = ru_recording_ms(&r->audio.at, 0);
         t->t1_ms = c->point_ms;
     }
@@ -31560,7 +31674,7 @@ static int st_finish(ru_run *r)
  *  what is passed to wnpu_resume() again: the parameters, of which there
  *  is a fingerprint, and the recording.
  * ====================================================================== */
-#define SN_VERSION 14u
+#define SN_VERSION 15u
 #define SN_MAX_SAMPLE 64.0f /* much more than a clamped sample can become by resampling */
 
 static const unsigned char sn_magic[8] = {0x89, 'W', 'N', 'P', 'U', 'S', '\n', 0x1a};
@@ -32072,7 +32186,8 @@ static int sn_are_confirmed(const en_engine *e, const sn_state *s)
     const ru_confirmed *c = &s->run.confirmed;
     const tk_vocab *v = &e->model->vocab;
     uint32_t i;
-    if (c->n > c->n_shown || c->n_shown > c->n_said || c->n > e->model->n_text_ctx / 4 ||
+    if (c->n > c->n_stable || c->n_stable > c->n_shown || c->n_shown > c->n_said ||
+        c->n > e->model->n_text_ctx / 4 ||
         c->last_ms > c->until_ms || c->until_ms > c->point_ms ||
         (uint64_t)c->point_ms > s->voice.n_pushed / (ML_RATE / 1000u)) {
         return 0;

@@ -985,9 +985,11 @@ typedef struct wnpu_token_event {
  *                    speech, the window is decoded as far as it goes, and words that end at least
  *                    hold_ms before are confirmed: from then on they are part of the result and
  *                    begin each further decoding. A window ends behind one of them after 20 s, or
- *                    after 3 s of speech without text. For live runs, see wnpu_live: words are
- *                    final soon after they were said, for an encoder run per step. A run of a file
- *                    gives the same text. Needs vad and a batch of 0 or 1
+ *                    after 3 s of speech without text, 1 s behind the end of a sentence. A
+ *                    pause_ms below 1000 ends it after 10 s, pauses of 2 s after least_ms. For live
+ *                    runs, see wnpu_live: words are final soon after they were said, for an encoder
+ *                    run per step. A run of a file gives the same text. Needs vad and a batch of 0
+ *                    or 1
  *   hold_ms          [300]  0..5000, with commit_step_ms; less gives more errors. Words that the
  *                    step before gave as well need 0.6 times this, or 1.6 times if their
  *                    probability is below 0.5; other words once if it is 0.9 and more, twice, or
@@ -997,6 +999,11 @@ typedef struct wnpu_token_event {
  *                    that stretch is decoded again by itself, once; its text is put in order, and
  *                    what stays empty is unresolved in the ledger. Costs a pass of the decoder in
  *                    windows whose words are few, and a window for each stretch. Needs vad
+ *   follow_words     [0]  0..4, with commit_step_ms: so many words behind a word have to be the
+ *                    same in two steps in a row before it is confirmed, unless it ended 1.6 s ago;
+ *                    at least 2 if its probability is below 0.5. With 1, words that the end of the
+ *                    sound has cut are seldom confirmed, and words are final later by about the
+ *                    step; wnpu_live.likely_length counts those that 0 would have confirmed
  *   encode_margin_ms  [0]  1000..30000; 0: off. Of windows shorter than 6 s, such as commands,
  *                    only the content and this much after it are encoded, in steps of 2.56 s,
  *                    instead of 30 s. If the text fails a gate, ends with a repetition, or ends 0.5
@@ -1150,6 +1157,8 @@ typedef struct wnpu_params {
     /* Fields that are added go here, whatever their group. */
     float beam_limit;         /* nats, 0: none */
     int32_t word_gap_ms;      /* 0 or 1000..30000 */
+    int32_t follow_words;
+    uint32_t reserved;
 } wnpu_params;
 
 WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size);
@@ -1353,7 +1362,9 @@ WNPU_API int wnpu_detect_speech(wnpu_session *session, const wnpu_params *params
  * below 1000, the text of a phrase is usually decoded during the pause, and final when the pause is
  * long enough. With commit_step_ms also, each word is final soon after it was said, whether or not
  * a pause follows, while its window is open: at the first step that is hold_ms or more behind its
- * end; improbable words take longer. It never changes after that. Unless speech had no text, a
+ * end; improbable words take longer. It never changes after that. There are two levels: with
+ * follow_words 1 or more, a word is first stable, shown as likely to stay and seldom corrected, and
+ * final when the words behind it are known as well. Unless speech had no text, a
  * window ends where more confirmed words follow; the next one begins with them, and so does not
  * repeat the end of this one. That costs an encoder run a step. The defaults of
  * wnpu_params_init() are for files: windows are longer, and text is final later.
@@ -1417,7 +1428,7 @@ WNPU_API size_t wnpu_stream_room(const wnpu_session *session);
 typedef enum wnpu_event {
     WNPU_EVENT_COMMITTED = 1, /* there are new segments */
     WNPU_EVENT_OVERRUN = 2,   /* samples were lost during the step */
-    WNPU_EVENT_TENTATIVE = 4, /* the tentative text has changed */
+    WNPU_EVENT_TENTATIVE = 4, /* the tentative text has changed, or more of it is final */
     WNPU_EVENT_SPEECH_START = 8, /* somebody has begun to speak, see wnpu_live.utterance_t0_ms */
     WNPU_EVENT_UTTERANCE_END = 16, /* hangover_ms of silence have followed speech */
     WNPU_EVENT_MORE = 32      /* another step has something to do at once: it reports the next
@@ -1471,7 +1482,8 @@ typedef struct wnpu_live {
     const char *text;         /* never NULL; "" if there is none */
     size_t text_length;       /* bytes */
     size_t likely_length;     /* bytes at the beginning that were shown before and that the last two
-                                 decodings confirm: they rarely change */
+                                 decodings confirm: they rarely change. With commit_step_ms final
+                                 and stable words, see follow_words */
     int64_t t0_ms, t1_ms;     /* audio that it is from */
     int64_t utterance_t0_ms;  /* begin of the utterance reported last; -1: none yet */
     int64_t utterance_t1_ms;  /* its end; -1 while it continues. Both are times of the voice itself:

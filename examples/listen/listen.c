@@ -24,13 +24,14 @@
 #include <string.h>
 
 #define COMMIT_MS "800" /* --commit where somebody watches, see is_watched() */
+#define FOLLOW_WORDS "1"
 
 enum { STATUS_FAILED = 1, STATUS_CANCELLED = 4, STATUS_INCOMPLETE = 6 };
 
 typedef struct settings {
     const char *model, *commands, *output, *recorder;
     int from_stdin, live, two_callers;
-    int has_commit;             /* --commit is given */
+    int has_commit, has_follow; /* --commit, --follow is given */
     int skip_late;              /* the sound goes on, however slow the computer is */
     long threads, buffer_s, deadline_ms;
     int has_raw;
@@ -116,6 +117,12 @@ static int take_hotwords(void *to, char *value)
     return wrong == NULL ? 0 : complain(STATUS_FAILED, "--hotwords: %s: %s", value, wrong);
 }
 
+static int take_follow(void *to, char *value)
+{
+    ((settings *)to)->has_follow = 1;
+    return set_param(to, "follow_words", value);
+}
+
 static int take_commit(void *to, char *value)
 {
     ((settings *)to)->has_commit = 1;
@@ -164,6 +171,9 @@ static const args_row rows[] = {
      .otherwise = COMMIT_MS " on a terminal with tiny and base models, else off",
      .meaning = "make words final at steps of this length, 200 to 10000, or off: at the end of "
          "their phrase"},
+    {.name = "follow", .value = "N", .take = take_follow,
+     .otherwise = FOLLOW_WORDS " with --commit",
+     .meaning = "words are final when so many words behind them, 0 to 4, were said twice in a row"},
     {.name = "times", ARGS_FLAG_AT(settings, show.times),
      .meaning = "begin lines with the time of their text"},
     {.name = "json", ARGS_FLAG_AT(settings, show.json),
@@ -265,6 +275,9 @@ static int open_model(listening *l)
     }
     if (!s->has_commit && s->commands == NULL && !s->show.json && is_watched(l->model)) {
         (void)set_param(s, "commit_step_ms", COMMIT_MS);
+    }
+    if (!s->has_follow) { /* has no effect without steps */
+        (void)set_param(s, "follow_words", FOLLOW_WORDS);
     }
     if (s->commands != NULL) {
         s->show.commands = commands_open(l->model, s->commands, s->deadline_ms, s->params.language,

@@ -160,6 +160,7 @@ int show(display *d, voice *v, uint32_t events, int last)
     show_segments(d, v);
     if (d->options->json && (events & WNPU_EVENT_TENTATIVE)) {
         event(v, "tentative", live.t0_ms, live.t1_ms);
+        printf(",\"final\":%lu", (unsigned long)live.confirmed_length);
         event_text(live.likely_length, live.text);
     }
     if (d->options->json && (events & WNPU_EVENT_UTTERANCE_END)) {

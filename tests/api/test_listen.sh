@@ -233,7 +233,7 @@ PYTHON
 test_commit() {
     need && have python3 || return
     ffmpeg -v error -y -i "$T/speech.wav" -t 5 -bitexact "$T/begin.wav"
-    run 0 "$build/transcribe" -q -m "$tiny" -l en --least 3000 --pause 700 --commit 1000 \
+    run 0 "$build/transcribe" -q -m "$tiny" -l en --least 3000 --pause 700 --commit 1000 --follow 1 \
         "$T/begin.wav"
     cp "$T/out" "$T/commit"
     printf partial >"$T/kept"
@@ -244,7 +244,8 @@ import json, sys
 events = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
 final, segments, grown = "", "", 0
 for e in events:
-    text = e["text"].encode()[:e["likely"]].decode()
+    text = e["text"].encode()[:e.get("final", e["likely"])].decode()
+    assert e.get("final", 0) <= e["likely"], e
     segments += text if e["event"] == "text" else ""
     now = segments + (text if e["event"] == "tentative" else "")
     if e["event"] in ("text", "tentative"):
@@ -256,6 +257,26 @@ assert segments == final, (segments, final)
 lines = [e["text"].strip() for e in events if e["event"] == "text"]
 assert lines == open(sys.argv[2], encoding="utf-8").read().splitlines(), lines
 PYTHON
+}
+
+# spoken FILE: its words in lower case, without signs, in a line.
+spoken() { tr 'A-Z\n' 'a-z ' <"$1" | tr -d '.,!?' | tr -s ' ' | sed 's/^ //; s/ $//'; }
+
+# What listen shows on a terminal by default has the words of the file, wherever steps cut the sound:
+# silence of several lengths stands before it. Words that the end of the sound has cut are not final.
+test_words_of_the_file() {
+    need || return
+    for model in "$tiny" "$(examples/fetch.sh --offline base.en 2>/dev/null)"; do
+        [ -n "$model" ] || { skip "no base.en; examples/fetch.sh base.en gets it"; return; }
+        run 0 "$build/transcribe" -q -m "$model" -l en examples/jfk.wav
+        spoken "$T/out" >"$T/file"
+        for at in 0/800 370/500 1130/1100; do
+            [ "$model" = "$tiny" ] || [ $at = 0/800 ] || continue
+            ffmpeg -v error -y -i examples/jfk.wav -af "adelay=${at%/*}" -bitexact "$T/later.wav"
+            run 0 "$build/listen" --commit "${at#*/}" -l en "$model" - <"$T/later.wav"
+            spoken "$T/out" | cmp -s - "$T/file" || fail "$model $at: $(spoken "$T/out")"
+        done
+    done
 }
 
 # Sound is read while the program cannot go on, here because nobody reads what it writes.
@@ -733,7 +754,7 @@ rows_are() {
 }
 
 # Half a minute of film only with TEST_FILM=full, as in make check-long.
-for t in ${*:-text unheard live input formats events commit reads_on lost wide interrupt cancel drain commands lists options dictation terminal rows resize recorders ${TEST_FILM:+film}}; do
+for t in ${*:-text unheard live input formats events commit words_of_the_file reads_on lost wide interrupt cancel drain commands lists options dictation terminal rows resize recorders ${TEST_FILM:+film}}; do
     t_run "test_$t"
 done
 t_end

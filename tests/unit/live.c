@@ -202,7 +202,8 @@ static void beginning_of_next_window(void)
     free(r);
 }
 
-/* How long words wait: less if they were said before, and more if they are improbable. */
+/* How long words wait: less if they were said before, and more if they are improbable. before: a
+ * token of the decoding before, -1: it had none there. */
 static void words_that_wait(void)
 {
     static const struct { float probability; int32_t before; int64_t ms; } of[] = {
@@ -212,6 +213,7 @@ static void words_that_wait(void)
     al_word word = {0, 2, 0, 0, 0, 0, 0.0f, 0, 0, 0};
     ru_run *r = calloc(1, sizeof *r);
     se_hypothesis *h = calloc(1, sizeof *h);
+    int64_t ms;
     size_t i;
     r->call.params.hold_ms = 500;
     r->text.aligner.from[0] = 1;
@@ -222,10 +224,9 @@ static void words_that_wait(void)
         r->state.confirmed.n_said = of[i].before < 0 ? 2 : 3;
         r->state.confirmed.tokens[2] = of[i].before < 0 ? 7 : of[i].before;
         word.probability = of[i].probability;
-        T_CHECK(wd_hold_ms(&r->state.confirmed, &r->text.aligner, &r->call.params, h, &word) ==
-                    of[i].ms,
-                "%d: %d ms", (int)i,
-                (int)wd_hold_ms(&r->state.confirmed, &r->text.aligner, &r->call.params, h, &word));
+        ms = wd_hold_ms(&r->call.params, &word,
+                        wd_is_agreed(&r->state.confirmed, &r->text.aligner, h, &word));
+        T_CHECK(ms == of[i].ms, "%d: %d ms", (int)i, (int)ms);
     }
     free(h);
     free(r);
@@ -301,6 +302,56 @@ static void words_that_were_said_before(void)
     free(r);
 }
 
+/* Words wait for words behind them that two decodings agree on: improbable ones for two, others for
+ * follow_words; and for 1.6 s if nothing follows. What follow_words 0 would confirm is stable. */
+static void words_that_are_followed(void)
+{
+    static const struct {
+        int follow;
+        float probability; /* of the first of four words */
+        uint32_t agreed;   /* words of both decodings */
+        int64_t end_ms;    /* of the sound; the words end at 1, 2, 3 and 4 s */
+        uint32_t n, n_stable;
+    } of[] = {
+        {0, 0.9f, 4, 4500, 4, 4}, {1, 0.9f, 4, 4500, 3, 4}, {2, 0.9f, 4, 4500, 2, 4},
+        {1, 0.9f, 3, 4500, 2, 4}, {1, 0.9f, 2, 3500, 1, 3}, {1, 0.9f, 1, 2500, 0, 2},
+        {1, 0.9f, 4, 5600, 4, 4}, {1, 0.9f, 4, 5599, 3, 4}, {0, 0.4f, 2, 2500, 0, 0},
+        {0, 0.4f, 3, 2500, 2, 2}, {0, 0.4f, 3, 2200, 1, 1}, {0, 0.4f, 1, 2600, 2, 2},
+        {4, 0.4f, 4, 3500, 1, 3}};
+    static char text[] = " A b c d";
+    al_word words[4];
+    ru_run *r = aligned_run(text, words, 4);
+    wnpu_model *m = calloc(1, sizeof *m);
+    se_hypothesis *h = calloc(1, sizeof *h);
+    ru_confirmed *c = calloc(1, sizeof *c);
+    size_t i, k;
+    m->n_text_ctx = 448;
+    r->engine.model = m;
+    r->call.params.hold_ms = 400;
+    h->n = 4;
+    for (i = 0; i < sizeof of / sizeof of[0]; i++) {
+        memset(words, 0, sizeof words);
+        for (k = 0; k < 4; k++) {
+            words[k].first = k;
+            words[k].n = 1;
+            words[k].t1_ms = 1000 * ((int64_t)k + 1);
+            words[k].probability = k > 0 ? 0.9f : of[i].probability;
+            h->tokens[k] = r->state.confirmed.tokens[k] = 5 + (int32_t)k;
+        }
+        r->state.confirmed.n_said = of[i].agreed;
+        r->call.params.follow_words = of[i].follow;
+        memset(c, 0, sizeof *c);
+        wd_confirm_words(r, h, of[i].end_ms, c);
+        T_CHECK(c->n == of[i].n && c->n_stable == of[i].n_stable && c->n_shown >= c->n_stable,
+                "%d: %d final, %d stable, %d shown", (int)i, (int)c->n, (int)c->n_stable,
+                (int)c->n_shown);
+    }
+    free(c);
+    free(h);
+    free(m);
+    free(r);
+}
+
 static void live_tests(void)
 {
     t_run("text is shown and withdrawn when two hypotheses agree", shown_when_confirmed);
@@ -312,4 +363,5 @@ static void live_tests(void)
     t_run("improbable words are confirmed later", words_that_wait);
     t_run("words that were said before end before what is confirmed", words_that_were_said_before);
     t_run("which words behind confirmed ones are shown", words_that_are_shown);
+    t_run("words wait for those behind them", words_that_are_followed);
 }
