@@ -14878,10 +14878,10 @@ static size_t de_self_chunk(const de_decoder *d)
 }
 
 /* ---- places ----
- * A few heads of a Whisper model attend to the sound of the token that is predicted next; word times
- * are measured from them, see section al_. The position of their largest weight, the median over
- * these heads, tells without further work where a token's sound is: a few tenths of a second off.
- * Like logits, it does not depend on the instruction set or the number of threads. */
+ * A few heads of a Whisper model attend to the sound of the token that is predicted next; the times
+ * of words are measured from them, see section al_. The position of their largest weight, the median
+ * over these heads, tells without further work where a token's sound is: a few tenths of a second
+ * off. Like logits, it does not depend on the instruction set or the number of threads. */
 
 /* Finds where `rows` queries of one head, which de_attend() has just prepared, have their largest
  * weight among the first n keys. Row i's position goes to peak[i * stride]. */
@@ -28984,14 +28984,15 @@ static void wd_attempts(ru_run *r, ru_view *v, ru_reading *kept)
 }
 
 /* Updates the context for the next window by the first `taken` tokens of a reading. */
-static void wd_update_context(ru_run *r, const ru_reading *reading, size_t taken)
+static void wd_update_context(ru_state *s, const ru_context *context, const en_engine *e,
+                              const wnpu_params *params, const ru_reading *reading, size_t taken)
 {
-    if (!r->call.params.condition_on_previous || !reading->origin.accepted ||
+    if (!params->condition_on_previous || !reading->origin.accepted ||
         reading->origin.temperature >= LG_CONTEXT_TEMPERATURE) {
-        r->state.n_previous = 0;
+        s->n_previous = 0;
         return;
     }
-    wd_append_context(&r->state, &r->context, &r->engine, reading->text->tokens, taken);
+    wd_append_context(s, context, e, reading->text->tokens, taken);
 }
 
 /* Frames used by a window whose text was cut before a loop: up to its last timestamp, so that the
@@ -29440,7 +29441,7 @@ static int wd_scroll(ru_run *r, ru_reading *reading, int no_text, size_t *used)
     *used = frames;
     status = status == WNPU_OK ? lg_finish_window(&r->out, &r->audio, &r->call, &r->work, 0, used)
                                : status;
-    wd_update_context(r, reading, n);
+    wd_update_context(&r->state, &r->context, &r->engine, &r->call.params, reading, n);
     wd_end_text(&r->pieces, &r->call, &r->out.store, first, status);
     wd_shift_confirmed(&r->state.confirmed, &r->engine, &r->call.params, n, frames);
     r->state.loop_cuts = 0;
@@ -29501,7 +29502,8 @@ static int wd_store_window(ru_run *r, ru_reading *reading, size_t *used)
     }
     status = status == WNPU_OK ? lg_finish_window(&r->out, &r->audio, &r->call, &r->work, 0, used)
                                : status;
-    wd_update_context(r, reading, taken < r->work.n_final ? taken : r->work.n_final);
+    wd_update_context(&r->state, &r->context, &r->engine, &r->call.params, reading,
+                      taken < r->work.n_final ? taken : r->work.n_final);
     wd_end_text(&r->pieces, &r->call, &r->out.store, first, status);
     return status;
 }

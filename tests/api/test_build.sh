@@ -436,8 +436,8 @@ END
     try $c -std=c11 -I. "$T/asked.c" "$T/more.o" -o "$T/asked" -lm -lpthread || return
     "$T/asked" toy
     [ $? -eq 11 ] || fail "the server does not measure the words of the format"
-    "$T/asked" vtt
-    [ $? -eq 10 ] || fail "the server measures words of vtt without a layout"
+    "$T/asked" text
+    [ $? -eq 10 ] || fail "the server measures words of text"
 }
 
 # The example on the first screen of the header is examples/minimal.c, and compiles as C and C++.
@@ -551,7 +551,8 @@ int wnpu_drm(void) { (void)wnpu_npu; return 1; }
         [ "$name" = npu ] || small "examples/kit/$name" 'extern int unused;'
     done
     small examples/kit/output 'int wnpu_output(void) { return 0; }'
-    mkdir "$T/tree/examples/server" && echo "<p>" >"$T/tree/examples/server/server.html"
+    mkdir "$T/tree/examples/server" && echo "<p>" >"$T/tree/examples/server/server.html" &&
+        echo "{}" >"$T/tree/examples/server/openapi.json"
     small examples/transcribe '#include <stdio.h>
 int main(void) { return printf("%d %d\\n", wnpu_small(), wnpu_drm()) < 0; }'
     for name in minimal live voices pack listen npu_doctor server; do
