@@ -30416,12 +30416,11 @@ static int wi_is_language_first(const en_engine *e, const wnpu_params *params)
            params->language_mode == WNPU_LANGUAGE_ONCE && params->language_windows > 1;
 }
 
-/* Detects the language and returns to the beginning of the audio. */
-static int wi_detect_language_first(ru_run *r, const wnpu_audio *audio)
+/* Opens the audio, and fills the first window. */
+static int wi_open_audio(ru_audio *a, wnpu_stats *stats, ru_call *call, const wnpu_audio *audio)
 {
-    int status = wi_detect_in_windows(r);
-    status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->call.error) : status;
-    return status == WNPU_OK ? aw_begin_audio(&r->audio, &r->out.now.stats, &r->call) : status;
+    int status = au_open(a->stream, audio, &call->error);
+    return status == WNPU_OK ? aw_begin_audio(a, stats, call) : status;
 }
 
 /* Checks the parameters, and prepares everything that depends on them. */
@@ -30441,8 +30440,8 @@ static int wi_configure(ru_run *r, int resumed)
 static int wi_open(ru_run *r, const wnpu_audio *audio)
 {
     int status = wi_configure(r, 0);
-    status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->call.error) : status;
-    return status == WNPU_OK ? aw_begin_audio(&r->audio, &r->out.now.stats, &r->call) : status;
+    return status == WNPU_OK ? wi_open_audio(&r->audio, &r->out.now.stats, &r->call, audio)
+                             : status;
 }
 
 /* The language of the run is that of most of the recording. */
@@ -30595,7 +30594,10 @@ static int wi_transcribe(ru_run *r, const wnpu_audio *audio)
     r->out.now.stats.audio_in_ms += ru_elapsed_ms(&since);
     status = status == WNPU_OK ? wi_set_hotwords(&r->rules, &r->engine, &r->call) : status;
     if (status == WNPU_OK && wi_is_language_first(&r->engine, &r->call.params)) {
-        status = wi_detect_language_first(r, audio);
+        status = wi_detect_in_windows(r);
+        status = status == WNPU_OK
+                     ? wi_open_audio(&r->audio, &r->out.now.stats, &r->call, audio)
+                     : status;
     }
     r->voices.on = r->call.params.voices != 0 && status == WNPU_OK;
     if (status == WNPU_OK &&
