@@ -46,6 +46,8 @@
 #   make sections      each of them as a file of its own in build/sections, for reading: some tools
 #                      refuse whisper_npu.c for its size
 #   make accuracy SPEECH=DIR  word error rates on recordings of yours, see tests/speech/accuracy.sh
+#   make detector SPEECH=DIR  what the voice detector finds in 200 hard cases made of recordings, see
+#                      tests/speech/judge_cases.c; CASES=choose or judge takes a half of them
 #   make fidelity SPEECH=DIR  how far INT8's predictions are from float's on the WAV files in DIR,
 #                      see tests/bench/fidelity.c
 #   make clean
@@ -124,12 +126,12 @@ vpath fidelity.c tests/bench
 vpath make_%.c tests/lib:tests/npu:tests/speech
 vpath sim_%.c tests/npu
 vpath wer.c tests/speech
-vpath judge_voices.c tests/speech
+vpath judge_%.c tests/speech
 
 .PHONY: all tests demo models test test-npu npu-code check-long npu-estimate test-asan test-tsan \
     test-aarch64 windows browser abi outline measures sections matrix fuzz check-symbols shared install uninstall \
     bench bench-live bench-browser bench-server bench-plot cpu-estimate \
-    accuracy fidelity clean FORCE
+    accuracy detector fidelity clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -583,12 +585,15 @@ cpu-estimate:
 	@WNPU_BUILD="$(BUILD)" tests/bench/cpu_estimate.py $(ESTIMATE_ARGS) \
 	    $(MODEL:%="$(BUILD)/static/%.wnpu")
 
-$(B)/fidelity: fidelity.c $(B)/libwhisper_npu.a $(B)/linked_with
+$(B)/fidelity $(B)/judge_cases: $(B)/%: %.c $(B)/libwhisper_npu.a $(B)/linked_with
 	$(COMPILE) $(LDFLAGS) $< "$(BUILD)/libwhisper_npu.a" $(LDLIBS) -o "$@"
 
 fidelity: $(B)/fidelity
 	for model in $(or $(MODELS),tiny base.en); do \
 	    "$(BUILD)/fidelity" "$$(examples/fetch.sh $$model)" "$(SPEECH)"/*.wav || exit; done
+
+detector: $(B)/judge_cases
+	@"$(BUILD)/judge_cases" "$$(examples/fetch.sh tiny)" "$(SPEECH)" "$(or $(CASES),all)"
 
 accuracy: $(B)/transcribe $(B)/wer
 	@WNPU_BUILD="$(BUILD)" tests/speech/accuracy.sh "$(SPEECH)" $(MODELS)

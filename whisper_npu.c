@@ -24617,9 +24617,11 @@ static void np_carve_rows(ar_arena *arena, np_bridge *b, size_t workers)
  *  "A robust algorithm for pitch tracking", 1995). A small recurrent
  *  network (GRU; Cho et al., 2014) turns them into a probability, with a
  *  look-ahead of 200 ms. tests/speech/train_vad.py trained its weights. The
- *  network runs twice, on the spectrum as it is and with the bands filled
- *  in that a band-limited channel lacks; the larger probability counts,
- *  except near signals of one or two tones, which it takes for vowels.
+ *  network runs twice: on the spectrum as it is, and with those bands
+ *  filled in that carry no voice, because a band-limited channel lacks them
+ *  or because steady rumble covers them. The larger probability counts,
+ *  except near signals of one or two tones, which the network takes for
+ *  vowels, and where all bands are as quiet as their noise floors.
  * ====================================================================== */
 #define VA_STEP 320u             /* samples of one decision, 20 ms */
 #define VA_STEP_MS 20
@@ -24636,12 +24638,22 @@ static void np_carve_rows(ar_arena *arena, np_bridge *b, size_t workers)
 #define VA_DENSE 16u             /* width of the first layer */
 #define VA_STATE 24u             /* width of the recurrent layer */
 #define VA_ABSENT 3.0f           /* bands this far (30 dB) below the loudest are absent */
+#define VA_RUMBLE_BANDS 10u      /* up to 880 Hz. The lowest bands have rumble if all floors there */
+#define VA_RUMBLE 0.7f           /* are this much (7 dB) above those of the bands behind, */
+#define VA_RUMBLE_STEADY 1.2f    /* their maxima of some seconds at most 12 dB above the floors, */
+#define VA_RUMBLE_LEAST 3u       /* and if so many have it: fewer have the lowest note of music */
 #define VA_AHEAD 10u             /* steps that the network looks ahead */
 #define VA_QUIETEST -4.5f        /* log power of white noise at -90 dB */
 #define VA_CLICK_STEPS 4u        /* a shorter sound is a click if it is louder, by 10 dB, than */
 #define VA_CLICK 1.0f            /* any of at least this length */
 #define VA_RECENT 41u            /* steps searched for a tone, 30 of them before the decided one */
 #define VA_LEAST 0.05f           /* the lowest probability that a rule calls speech */
+/* How much bands are above their floors, in the mean. Loudest of 180 ms: stationary noise has less
+ * than VA_QUIET; most of it, where noise passes many bands, less than VA_QUIETER. */
+#define VA_QUIET 0.38f
+#define VA_NOT_QUIET 0.8f        /* speech that was this loud is not as quiet as VA_QUIET, */
+#define VA_QUIETER 0.28f
+#define VA_NOT_QUIETER 0.4f      /* and this loud, not as VA_QUIETER */
 #define VA_FAINT 0.8f            /* of the probability that begins a span, if there is none */
 #define VA_TONE_LOUD 1.5f        /* the steps down to 15 dB below the loudest count */
 #define VA_TONE_REST 0.001f      /* power (-30 dB) of a tone outside the bands of two partials */
@@ -24684,8 +24696,15 @@ typedef struct va_detector {
     uint64_t step;               /* steps decided */
     float floor[VA_BANDS], top, voiced, lag; /* state of the features: noise floors, recent maximum
                                     level, strength and log lag of the last pitch */
-    float loud[VA_BANDS];        /* recent maximum of each band, falling by 1 dB per second */
+    float loud[VA_BANDS];        /* recent maximum of each band, falling by 50 dB per second */
+    float steady[VA_BANDS];      /* the same, falling by 2 dB per second */
     float held;                  /* as top, of what lasts VA_CLICK_STEPS */
+    float heard;                 /* recent maximum level of the bands that are not filled in, falling
+                                    by 10 dB per second */
+    float excess[VA_RECENT];     /* of step i at i % VA_RECENT: mean of what these bands are above */
+    float most;                  /* their floors; its recent maximum, falling by 1 dB per second */
+    float step_power[VA_BANDS];  /* of the last step */
+    size_t rumble;               /* lowest bands that have rumble */
     float level[VA_RECENT];      /* log power of step i at i % VA_RECENT, and whether it has more */
     unsigned char rich[VA_RECENT]; /* than two partials */
     float state[2][VA_STATE];    /* of the network: [0] spectrum as it is, [1] bands filled in */
@@ -24992,11 +25011,31 @@ static void va_correlate(const float *y, float *correlation /* [VA_LAGS] */)
     }
 }
 
-/* Pitch features: strength, log lag and movement. */
+/* Subtracts the mean of the nine samples around each, which leaves what is above 250 Hz. */
+static void va_high_pass(const float *y, float *out /* [VA_PITCH_SPAN] */)
+{
+    size_t i, k;
+    for (i = 0; i < VA_PITCH_SPAN; i++) {
+        size_t first = i > 4 ? i - 4 : 0;
+        size_t end = i + 5 < VA_PITCH_SPAN ? i + 5 : VA_PITCH_SPAN;
+        float sum = 0.0f;
+        for (k = first; k < end; k++) {
+            sum += y[k];
+        }
+        out[i] = y[i] - sum / (float)(end - first);
+    }
+}
+
+/* Pitch features: strength, log lag and movement. Rumble would hide the pitch, whose harmonics
+ * above it have the same period. */
 static void va_pitch(va_detector *v, const float *y, float *out /* [3] */)
 {
-    float correlation[VA_LAGS], best = -1.0f, voiced, lag, moved;
+    float correlation[VA_LAGS], above[VA_PITCH_SPAN], best = -1.0f, voiced, lag, moved;
     size_t i, at = 0;
+    if (v->rumble > 0) {
+        va_high_pass(y, above);
+        y = above;
+    }
     va_correlate(y, correlation);
     for (i = 0; i < VA_LAGS; i++) {
         float value = correlation[i] * (1.0f - 0.0015f * (float)i); /* not a multiple of the lag */
@@ -25090,10 +25129,27 @@ static void va_update_top(va_detector *v, const float *x, float level)
         loudest < v->top - VA_CLICK) {
         v->top = v->held;
         for (b = 0; b < VA_BANDS; b++) {
-            v->loud[b] = x[b];
+            v->steady[b] = x[b];
             v->floor[b] = x[b] < v->floor[b] ? x[b] : v->floor[b];
         }
     }
+}
+
+/* Number of the lowest bands that have steady noise far above that of the others, as in vehicles.
+ * It covers speech there, and hides the rest from the network: what that sees is relative to the
+ * mean of all bands and to the level. */
+static size_t va_rumble(const va_detector *v)
+{
+    float least = v->floor[VA_RUMBLE_BANDS];
+    size_t b, n;
+    for (b = VA_RUMBLE_BANDS + 1; b < VA_BANDS; b++) {
+        least = v->floor[b] > least ? v->floor[b] : least;
+    }
+    least += VA_RUMBLE;
+    for (n = 0; n < VA_RUMBLE_BANDS && v->floor[n] > least &&
+                v->steady[n] < v->floor[n] + VA_RUMBLE_STEADY; n++) {
+    }
+    return n >= VA_RUMBLE_LEAST ? n : 0;
 }
 
 /* Features of step 0 or 1 of the block; v->power and v->low are filled. */
@@ -25105,6 +25161,7 @@ static void va_features(va_detector *v, size_t step, float *f /* [VA_INPUTS] */)
     size_t b;
     for (b = 0; b < VA_BANDS; b++) {
         x[b] = 0.5f * (p[b] + p[b + VA_BANDS]); /* at least 1e-10 */
+        v->step_power[b] = x[b];
         level += x[b];
     }
     v->rich[v->seen % VA_RECENT] = (unsigned char)va_is_rich(x);
@@ -25122,37 +25179,78 @@ static void va_features(va_detector *v, size_t step, float *f /* [VA_INPUTS] */)
     if (v->seen == 0) {
         memcpy(v->floor, x, sizeof v->floor);
         memcpy(v->loud, x, sizeof v->loud);
-        v->top = level;
+        memcpy(v->steady, x, sizeof v->steady);
+        v->top = v->heard = level;
     }
     for (b = 0; b < VA_BANDS; b++) {
         float above = x[b] - v->floor[b];
         /* Falls fast, rises by 2 dB per second: every band shows its floor between syllables. */
         v->floor[b] += above < 0.0f ? 0.25f * above : above < 0.004f ? above : 0.004f;
-        v->loud[b] = x[b] > v->loud[b] ? x[b] : v->loud[b] - 0.002f;
+        v->loud[b] = x[b] > v->loud[b] - 0.1f ? x[b] : v->loud[b] - 0.1f;
+        v->steady[b] = x[b] > v->steady[b] - 0.004f ? x[b] : v->steady[b] - 0.004f;
         f[b] = 0.5f * (x[b] - mean);
         f[VA_BANDS + b] = 0.5f * (above < -1.0f ? -1.0f : above < 4.0f ? above : 4.0f);
     }
     va_update_top(v, x, level);
     level -= v->top;
     f[2 * VA_BANDS] = 0.5f * (level > -4.0f ? level : -4.0f);
+    v->rumble = va_rumble(v);
     va_pitch(v, v->low + step * (VA_STEP / 4u), f + 2 * VA_BANDS + 1);
 }
 
-/* Fills in the bands that a band-limited channel (telephone, radio, codec) lacks. The network was
- * trained on full spectra and may miss speech otherwise: steep edges at 350 and 2800 Hz hid all of
- * it. Bands without recent energy get the features of the nearest band that has some. */
-static void va_fill_bands(const va_detector *v, float *f /* [VA_INPUTS] */)
+/* ---- bands without a voice ---- */
+
+/* Bands from the first without rumble on that are within VA_ABSENT of the loudest; at least one. */
+static void va_find_present(const va_detector *v, unsigned char *present /* [VA_BANDS] */)
 {
-    float least = v->loud[0], mean = 0.0f, whole[2 * VA_BANDS];
-    size_t b, i, near;
-    for (b = 1; b < VA_BANDS; b++) {
+    float least = v->loud[v->rumble];
+    size_t b;
+    for (b = v->rumble + 1; b < VA_BANDS; b++) {
         least = v->loud[b] > least ? v->loud[b] : least;
     }
-    least -= VA_ABSENT;
+    for (b = 0; b < VA_BANDS; b++) {
+        present[b] = b >= v->rumble && v->loud[b] >= least - VA_ABSENT;
+    }
+}
+
+/* What the bands that are present say on their own: the level relative to its recent maximum, and
+ * how much they are above their floors. */
+static void va_hear_present(va_detector *v, float *f /* [VA_INPUTS] */,
+                            const unsigned char *present)
+{
+    float level = 0.0f, above = 0.0f, n = 0.0f;
+    size_t b;
+    for (b = 0; b < VA_BANDS; b++) {
+        if (present[b]) {
+            level += v->step_power[b];
+            above += f[VA_BANDS + b];
+            n += 1.0f;
+        }
+    }
+    v->excess[v->seen % VA_RECENT] = 2.0f * above / n; /* the feature is half of it */
+    level = mt_log1(level) * 0.43429448190325182765f;
+    v->heard = level > v->heard ? v->heard + 0.3f * (level - v->heard) : v->heard - 0.02f;
+    v->heard = v->heard > VA_QUIETEST ? v->heard : VA_QUIETEST;
+    level -= v->heard;
+    f[2 * VA_BANDS] = 0.5f * (level > -4.0f ? level : -4.0f);
+}
+
+/* Fills in the bands that carry no voice: those that a band-limited channel (telephone, radio,
+ * codec) lacks, and those that are covered by rumble. The network was trained on full spectra and
+ * may miss speech otherwise: steep edges at 350 and 2800 Hz hid all of it. These bands get the
+ * features of the nearest band that is present now: who speaks behind a narrow channel may do so
+ * just after another without one, or between bursts of noise. */
+static void va_fill_bands(va_detector *v, float *f /* [VA_INPUTS] */)
+{
+    float mean = 0.0f, whole[2 * VA_BANDS];
+    unsigned char present[VA_BANDS];
+    size_t b, i, near;
+    va_find_present(v, present);
+    va_hear_present(v, f, present);
     for (b = 0; b < VA_BANDS; b++) {
         near = b;
-        for (i = 1; v->loud[near] < least; i++) { /* terminates: the loudest band is present */
-            near = b + i < VA_BANDS && v->loud[b + i] >= least ? b + i : b >= i ? b - i : near;
+        for (i = 1; !present[near]; i++) { /* terminates: the loudest band is present */
+            near = b + i < VA_BANDS && present[b + i] ? b + i : b >= i ? b - i : near;
         }
         whole[b] = f[near];
         whole[VA_BANDS + b] = f[VA_BANDS + near];
@@ -25163,6 +25261,23 @@ static void va_fill_bands(const va_detector *v, float *f /* [VA_INPUTS] */)
         f[b] = whole[b] - mean;
         f[VA_BANDS + b] = whole[VA_BANDS + b];
     }
+}
+
+/* Whether the step to be decided next, and those up to 60 ms before and 100 ms after it, are no
+ * louder than stationary noise, although louder ones have been heard. The network goes on for half
+ * a second in the noise behind speech if a channel passes a part of the bands. */
+static int va_is_quiet(va_detector *v)
+{
+    float loudest = 0.0f;
+    uint64_t step = v->seen + VA_RECENT - VA_AHEAD;
+    size_t i;
+    for (i = 0; i < 9; i++) {
+        float excess = v->excess[(step + i - 3) % VA_RECENT];
+        loudest = excess > loudest ? excess : loudest;
+    }
+    v->most = loudest > v->most ? loudest : v->most - 0.002f;
+    return (loudest < VA_QUIET && v->most > VA_NOT_QUIET) ||
+           (loudest < VA_QUIETER && v->most > VA_NOT_QUIETER);
 }
 
 /* ---- the network ---- */
@@ -25303,6 +25418,7 @@ static void va_block(va_detector *v)
 {
     float f[VA_INPUTS], p, q;
     size_t step;
+    int quiet;
     va_analyse(v);
     for (step = 0; step < 2; step++) {
         va_features(v, step, f);
@@ -25310,8 +25426,9 @@ static void va_block(va_detector *v)
         va_fill_bands(v, f);
         q = va_network(v->weights, v->state[1], f);
         p = p > q ? p : q;
+        quiet = va_is_quiet(v);
         if (v->seen >= VA_AHEAD) {
-            va_decide(v, p >= VA_LEAST && va_is_tone(v) ? 0.0f : p);
+            va_decide(v, quiet || (p >= VA_LEAST && va_is_tone(v)) ? 0.0f : p);
         }
         v->seen++;
     }
@@ -25406,8 +25523,10 @@ static void va_begin(va_detector *v, const va_rules *rules)
     memset(v->state, 0, sizeof v->state);
     v->have = VA_CONTEXT;
     v->n_pushed = v->seen = v->step = 0;
-    v->voiced = v->lag = 0.0f;
+    v->voiced = v->lag = v->most = 0.0f;
+    v->rumble = 0;
     v->held = VA_QUIETEST;
+    memset(v->excess, 0, sizeof v->excess);
     for (i = 0; i < VA_RECENT; i++) {
         v->level[i] = 2.0f * VA_QUIETEST; /* less than any */
         v->rich[i] = 0;
@@ -25421,11 +25540,11 @@ static void va_begin(va_detector *v, const va_rules *rules)
 ER_UNPADDED
 typedef struct va_image {
     uint64_t have, n_pushed, seen, first, end, count;
-    float floor[VA_BANDS], loud[VA_BANDS], state[2 * VA_STATE], top, held, voiced, lag;
-    float level[VA_RECENT];
+    float floor[VA_BANDS], loud[VA_BANDS], steady[VA_BANDS], state[2 * VA_STATE];
+    float top, held, heard, most, voiced, lag, level[VA_RECENT], excess[VA_RECENT];
     int32_t open;
     unsigned char rich[VA_RECENT];
-    unsigned char reserved[7];
+    unsigned char reserved[3];
 } va_image;
 ER_PADDED
 
@@ -25438,14 +25557,18 @@ static void va_get_image(const va_detector *v, va_image *i)
     i->open = v->open;
     memcpy(i->state, v->state, sizeof i->state);
     i->held = v->held;
+    i->most = v->most;
     i->voiced = v->voiced;
     i->lag = v->lag;
+    memcpy(i->excess, v->excess, sizeof i->excess);
     memcpy(i->level, v->level, sizeof i->level);
     memcpy(i->rich, v->rich, sizeof i->rich);
     if (v->seen > 0) { /* before the first step these are stale */
         memcpy(i->floor, v->floor, sizeof i->floor);
         memcpy(i->loud, v->loud, sizeof i->loud);
+        memcpy(i->steady, v->steady, sizeof i->steady);
         i->top = v->top;
+        i->heard = v->heard;
     }
     if (v->open) {
         i->first = v->first;
@@ -25485,6 +25608,8 @@ static int va_is_valid_image(const va_image *i, uint64_t total)
            i->seen <= total / VA_STEP + 4 * VA_AHEAD && pushed >= total &&
            pushed <= total + 4 * VA_AHEAD * VA_STEP && va_are_within(i->floor, VA_BANDS, 100.0f) &&
            va_are_within(i->loud, VA_BANDS, 100.0f) && va_are_within(i->level, VA_RECENT, 100.0f) &&
+           va_are_within(i->steady, VA_BANDS, 100.0f) && va_are_within(&i->heard, 1, 100.0f) &&
+           va_are_within(i->excess, VA_RECENT, 8.0f) && va_are_within(&i->most, 1, 100.0f) &&
            va_are_within(&i->held, 1, 100.0f) && va_are_flags(i->rich, VA_RECENT) &&
            va_are_within(i->state, 2 * VA_STATE, 1.001f) && va_are_within(&i->top, 1, 100.0f) &&
            va_are_within(&i->voiced, 1, 2.0f) && va_are_within(&i->lag, 1, 10.0f) &&
@@ -25502,9 +25627,13 @@ static void va_restore(va_detector *v, const va_image *i)
     v->step = va_decided(i->seen);
     memcpy(v->floor, i->floor, sizeof v->floor);
     memcpy(v->loud, i->loud, sizeof v->loud);
+    memcpy(v->steady, i->steady, sizeof v->steady);
+    memcpy(v->excess, i->excess, sizeof v->excess);
     memcpy(v->state, i->state, sizeof v->state);
     v->top = i->top;
     v->held = i->held;
+    v->heard = i->heard;
+    v->most = i->most;
     v->voiced = i->voiced;
     v->lag = i->lag;
     memcpy(v->level, i->level, sizeof v->level);
@@ -26594,6 +26723,12 @@ static int aw_add_speech(ru_audio *a, wnpu_stats *stats, wnpu_error *error, cons
     return aw_store_speech(stats, a->store, error, &found);
 }
 
+/* Spans found so far, by the detector that is ahead too. */
+static size_t aw_n_spans(const ru_audio *a)
+{
+    return a->store->speech.count + (a->ahead.active ? a->ahead.n_spans : 0);
+}
+
 /* Passes n new samples to the detector; n = 0: the recording has ended. */
 static int aw_detect(ru_audio *a, wnpu_stats *stats, wnpu_error *error, const float *samples,
                      size_t n)
@@ -26611,7 +26746,7 @@ static int aw_detect(ru_audio *a, wnpu_stats *stats, wnpu_error *error, const fl
             status = aw_add_speech(a, stats, error, &span);
         }
         a->at.detector_done = 1;
-        if (status == WNPU_OK && a->store->speech.count == 0 &&
+        if (status == WNPU_OK && aw_n_spans(a) == 0 &&
             a->voice.n_pushed <= ML_FRAMES * ML_HOP && va_find_faint(&a->voice, &span)) {
             status = aw_add_speech(a, stats, error, &span);
         }
@@ -26742,7 +26877,7 @@ static int64_t aw_find_silence(const ru_audio *a, const wnpu_speech_span *speech
 /* Number of the last span of speech, or that at which searches begin if there is none. */
 static size_t aw_last_span(const ru_audio *a)
 {
-    size_t n = a->store->speech.count + (a->ahead.active ? a->ahead.n_spans : 0);
+    size_t n = aw_n_spans(a);
     return n > a->at.spans_passed ? n - 1 : a->at.spans_passed;
 }
 

@@ -123,6 +123,64 @@ test_header_as_samples() {
     done
 }
 
+# covered FILE FROM TO: the detector hears a voice in at least 90 % of FROM to TO in ms.
+covered() {
+    "$build/transcribe" -q -m "$tiny" --spans "$T/$1.wav" >"$T/spans" 2>"$T/log" ||
+        fail "$1: status $?: $(cat "$T/log")"
+    awk -v from="$2" -v to="$3" '{ a = $1 > from ? $1 : from; b = $2 < to ? $2 : to }
+        b > a { n += b - a } END { exit n < 0.9 * (to - from) }' "$T/spans" ||
+        fail "$1: $2 to $3 is not covered: $(tr '\n\t' ';-' <"$T/spans")"
+}
+
+# Voices behind a narrow channel just after another without one, and between bursts of noise; in
+# rumble that is louder; and with the noise of a telephone, in which the end is found as without.
+test_channels() {
+    [ -n "$tiny" ] || { skip "no model; examples/fetch.sh all gets them"; return; }
+    for tool in espeak-ng sox; do
+        command -v "$tool" >/dev/null 2>&1 || { skip "no $tool to speak words"; return; }
+    done
+    espeak-ng -v en-us -w "$T/raw.wav" 'The ship sailed into the harbour early in the morning.'
+    sox -V1 -R -D "$T/raw.wav" -r 16000 -b 16 "$T/host.wav" pad 0.3 1.5 trim 0 4
+    espeak-ng -v en-gb+m3 -w "$T/raw.wav" \
+        'Please call the office before noon, and bring the papers.'
+    sox -V1 -R -D "$T/raw.wav" -r 16000 -b 16 "$T/wide.wav" pad 0 2 trim 0 4.8
+
+    sox -R -D "$T/wide.wav" "$T/narrow.wav" sinc -n 2047 400-2400 vol 0.18
+    sox -R -D "$T/host.wav" "$T/narrow.wav" "$T/caller.wav"
+    covered caller 4100 6900
+
+    sox -R -D "$T/wide.wav" "$T/narrow.wav" sinc -n 2047 350-2800 vol 0.35 trim 0 3.3
+    sox -R -n -r 16000 -b 16 "$T/burst.wav" synth 0.2 whitenoise vol 0.25 pad 0 0.1
+    sox -R -D "$T/burst.wav" "$T/narrow.wav" "$T/burst.wav" "$T/radio.wav" pad 0 1
+    covered radio 500 3200
+
+    sox -R -n -r 16000 -b 16 "$T/low.wav" synth 4.8 whitenoise lowpass -1 120 lowpass -1 120 \
+        lowpass 200 gain -n -3
+    sox -R -n -r 16000 -b 16 "$T/hiss.wav" synth 4.8 whitenoise vol 0.024
+    sox -R -D -m -v 0.95 "$T/low.wav" -v 1 "$T/hiss.wav" -v 0.1 "$T/wide.wav" "$T/cabin.wav"
+    covered cabin 200 2900
+
+    sox -R -n -r 16000 -b 16 "$T/noise.wav" synth 4.8 whitenoise vol 0.0011 lowpass -2 3600
+    for rate in 8000 24000; do
+        sox -R -D -m -v 1 "$T/wide.wav" -v 1 "$T/noise.wav" -r $rate "$T/$rate.wav"
+        covered $rate 200 2900
+        tail -n 1 "$T/spans" | cut -f 2 >"$T/end$rate"
+    done
+    [ $(($(cat "$T/end8000") - $(cat "$T/end24000"))) -le 60 ] ||
+        fail "ends with 8 and 24 kHz: $(cat "$T/end8000" "$T/end24000")"
+}
+
+# With windows decoded together each span of speech is listed once, as without.
+test_spans_once() {
+    [ -n "$tiny" ] || { skip "no model; examples/fetch.sh all gets them"; return; }
+    for batch in 1 4; do
+        run 0 "$build/transcribe" -q -m "$tiny" -l en --pause 300 --batch $batch -f json \
+            examples/jfk.wav
+        python3 -c 'import json, sys; print(json.load(sys.stdin)["speech"])' <"$T/out" >"$T/$batch"
+    done
+    cmp -s "$T/1" "$T/4" || fail "spans: $(cat "$T/1" "$T/4")"
+}
+
 test_commands_tiny() { commands "$tiny" en-us en-gb+m3; }
 test_commands_base_en() { commands "$base" en-us; }
 
@@ -262,7 +320,8 @@ test_skipped() {
 }
 
 for t in free_tiny free_base_en signals header_as_samples commands_tiny commands_base_en \
-    commands_behind_text islands narrow radio confirmed confirmed_words skipped; do
+    commands_behind_text islands channels spans_once narrow radio confirmed confirmed_words \
+    skipped; do
     t_run test_$t
 done
 t_end

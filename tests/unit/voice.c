@@ -66,23 +66,36 @@ static double band_power(const float *x, long n, long step, int b)
 
 /* What the features of a step remember, and are, by their definition. */
 typedef struct slow_shape {
-    double floor[VA_BANDS], loud[VA_BANDS];
+    double floor[VA_BANDS], loud[VA_BANDS], steady[VA_BANDS];
+    int rumble;
 } slow_shape;
 
 static void slow_features(slow_shape *s, const double *p, int first, double *f, double *filled)
 {
-    double above[VA_BANDS], top = -1e9, mean = 0, whole = 0;
+    double above[VA_BANDS], top = -1e9, highest = -1e9, mean = 0, whole = 0;
     int from[VA_BANDS], b, k;
     for (b = 0; b < (int)VA_BANDS; b++) {
         s->floor[b] = first ? p[b] : s->floor[b];
-        s->loud[b] = first ? p[b] : fmax(p[b], s->loud[b] - 0.002);
+        s->loud[b] = first ? p[b] : fmax(p[b], s->loud[b] - 0.1);
+        s->steady[b] = first ? p[b] : fmax(p[b], s->steady[b] - 0.004);
         above[b] = p[b] - s->floor[b];
         s->floor[b] += above[b] < 0 ? 0.25 * above[b] : fmin(above[b], 0.004);
+        highest = b >= 10 ? fmax(highest, s->floor[b]) : highest;
+    }
+    for (s->rumble = 0; s->rumble < 10; s->rumble++) {
+        b = s->rumble;
+        if (s->floor[b] <= highest + 0.7 || s->steady[b] >= s->floor[b] + 1.2) {
+            break;
+        }
+    }
+    s->rumble = s->rumble < 3 ? 0 : s->rumble;
+    for (b = s->rumble; b < (int)VA_BANDS; b++) {
         top = fmax(top, s->loud[b]);
     }
     for (b = 0; b < (int)VA_BANDS; b++) {
         int near = -1;
-        for (k = 0; k < (int)VA_BANDS; k++) { /* of two at the same distance, the higher one */
+        /* of two at the same distance, the higher one */
+        for (k = s->rumble; k < (int)VA_BANDS; k++) {
             if (s->loud[k] >= top - 3 && (near < 0 || abs(k - b) <= abs(near - b))) {
                 near = k;
             }
@@ -114,17 +127,36 @@ static float *narrow_sound(size_t n, double low, double high)
     return x;
 }
 
+/* A voice in steady noise below 400 Hz. */
+static float *rumbling_sound(size_t n)
+{
+    float *x = voicelike(n, 1);
+    double f;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        x[i] *= 0.1f;
+    }
+    for (f = 60; f <= 400; f += 45) {
+        for (i = 0; i < n; i++) {
+            x[i] += (float)(0.1 * sin(2 * PI * f * (double)i / 16000 + f * f));
+        }
+    }
+    return x;
+}
+
 static void shapes_of_spectra(void)
 {
-    static const double narrow[][2] = {{0, 0}, {400, 2600}, {1000, 1500}, {60, 900}, {3000, 7000}};
+    static const double narrow[][2] = {{0, 0}, {400, 2600}, {1000, 1500}, {60, 900}, {3000, 7000},
+                                       {0, 0}};
     long n = 16000, step;
     size_t k;
     for (k = 0; k < sizeof narrow / sizeof narrow[0]; k++) {
         float *x = k == 0 ? voicelike((size_t)n, 1)
+                 : k == 5 ? rumbling_sound((size_t)n)
                           : narrow_sound((size_t)n, narrow[k][0], narrow[k][1]);
         double worst = 0;
         slow_shape slow;
-        int filled = 0;
+        int filled = 0, rumble = 0;
         rig d;
         rig_open(&d, op_select(WNPU_ISA_SCALAR));
         va_begin(&d.v, &usual);
@@ -152,10 +184,12 @@ static void shapes_of_spectra(void)
             for (b = 0; b < 2 * (int)VA_BANDS; b++) {
                 worst = fmax(worst, fabs(f[b] - whole[b]));
             }
+            rumble |= slow.rumble > 0;
             filled |= whole[0] == whole[1] || whole[VA_BANDS - 1] == whole[VA_BANDS - 2];
         }
         T_CHECK(worst < 1e-3, "sound %u: off by %g", (unsigned)k, worst);
         T_CHECK(k == 0 || filled, "sound %u: nothing was missing", (unsigned)k);
+        T_CHECK(rumble == (k == 3 || k == 5), "sound %u: rumble: %d", (unsigned)k, rumble);
         free(d.memory);
         free(x);
     }
