@@ -14879,9 +14879,9 @@ static size_t de_self_chunk(const de_decoder *d)
 
 /* ---- places ----
  * A few heads of a Whisper model attend to the sound of the token that is predicted next; the times
- * of words are measured from them, see section al_. The position of their largest weight, the median
- * over these heads, tells without further work where a token's sound is: a few tenths of a second
- * off. Like logits, it does not depend on the instruction set or the number of threads. */
+ * of words are measured from them, see section al_. The position of their largest weight, the
+ * median over these heads, tells without further work where a token's sound is: a few tenths of a
+ * second off. Like logits, it does not depend on the instruction set or the number of threads. */
 
 /* Finds where `rows` queries of one head, which de_attend() has just prepared, have their largest
  * weight among the first n keys. Row i's position goes to peak[i * stride]. */
@@ -20034,6 +20034,8 @@ static int sy_rewrite_text(sy_rewrite *w, const sy_style *style)
     return edits;
 }
 
+/* ---- the segment's record ---- */
+
 /* Whether a text has a letter or a digit. */
 static int sy_says_something(const char *text, size_t n)
 {
@@ -24638,7 +24640,7 @@ static void np_carve_rows(ar_arena *arena, np_bridge *b, size_t workers)
 #define VA_DENSE 16u             /* width of the first layer */
 #define VA_STATE 24u             /* width of the recurrent layer */
 #define VA_ABSENT 3.0f           /* bands this far (30 dB) below the loudest are absent */
-#define VA_RUMBLE_BANDS 10u      /* up to 880 Hz. The lowest bands have rumble if all floors there */
+#define VA_RUMBLE_BANDS 10u     /* up to 880 Hz. The lowest bands have rumble if all floors there */
 #define VA_RUMBLE 0.7f           /* are this much (7 dB) above those of the bands behind, */
 #define VA_RUMBLE_STEADY 1.2f    /* their maxima of some seconds at most 12 dB above the floors, */
 #define VA_RUMBLE_LEAST 3u       /* and if so many have it: fewer have the lowest note of music */
@@ -24699,10 +24701,11 @@ typedef struct va_detector {
     float loud[VA_BANDS];        /* recent maximum of each band, falling by 50 dB per second */
     float steady[VA_BANDS];      /* the same, falling by 2 dB per second */
     float held;                  /* as top, of what lasts VA_CLICK_STEPS */
-    float heard;                 /* recent maximum level of the bands that are not filled in, falling
-                                    by 10 dB per second */
-    float excess[VA_RECENT];     /* of step i at i % VA_RECENT: mean of what these bands are above */
-    float most;                  /* their floors; its recent maximum, falling by 1 dB per second */
+    float heard;                 /* recent maximum level of the bands that are not filled in,
+                                    falling by 10 dB per second */
+    float excess[VA_RECENT];     /* of step i at i % VA_RECENT: mean of what these bands are above
+                                    their floors; */
+    float most;                  /* its recent maximum, falling by 1 dB per second */
     float step_power[VA_BANDS];  /* of the last step */
     size_t rumble;               /* lowest bands that have rumble */
     float level[VA_RECENT];      /* log power of step i at i % VA_RECENT, and whether it has more */
@@ -31813,7 +31816,7 @@ static int st_finish(ru_run *r)
  *  what is passed to wnpu_resume() again: the parameters, of which there
  *  is a fingerprint, and the recording.
  * ====================================================================== */
-#define SN_VERSION 15u
+#define SN_VERSION 16u
 #define SN_MAX_SAMPLE 64.0f /* much more than a clamped sample can become by resampling */
 
 static const unsigned char sn_magic[8] = {0x89, 'W', 'N', 'P', 'U', 'S', '\n', 0x1a};
@@ -32684,7 +32687,8 @@ static int sn_join(ru_run *r, const wnpu_audio *unused)
         }
         status = status == WNPU_OK ? sn_check_order(&r->call.error, &before, &s.run.part, i,
                                                     i + 1 == given->n) : status;
-        if (status == WNPU_OK && lg_append_part(&r->out, &s.run.checkpoint, &part, window) != WNPU_OK) {
+        if (status == WNPU_OK &&
+            lg_append_part(&r->out, &s.run.checkpoint, &part, window) != WNPU_OK) {
             status = er_set(&r->call.error, WNPU_E_FULL, "the result store is full after part %lu; "
                             "raise result_bytes", (unsigned long)i);
         }
