@@ -672,11 +672,11 @@ static void markup(void)
     static const char said[] = " A&B <i>up</i> ---> \"down\"\n\x7f\xe2\x80\xa8"
                                "{\\an8}\\N [12:34.56]<1:2> ";
     static const char *const want[] = {
-        "A&B <i>up</i> ---> \"down\"   {\\an8}\\N [12:34.56]<1:2>\n",
+        "A&B <i>up</i> ---> \"down\"\n  {\\an8}\\N [12:34.56]<1:2>\n",
         "1\n101:00:00,007 --> 101:00:00,008\n"
-            "A&B <i>up</i> --- > \"down\"   {" J "\\an8}\\N [12:34.56]<1:2>\n\n",
+            "A&B <i>up</i> --- > \"down\"\n  {" J "\\an8}\\N [12:34.56]<1:2>\n\n",
         "WEBVTT\n\n101:00:00.007 --> 101:00:00.008\n"
-            "A&amp;B &lt;i&gt;up&lt;/i&gt; ---&gt; \"down\"   {" J "\\an8}\\N [12:34.56]&lt;1:2&gt;"
+            "A&amp;B &lt;i&gt;up&lt;/i&gt; ---&gt; \"down\"\n  {" J "\\an8}\\N [12:34.56]&lt;1:2&gt;"
             "\n\n",
         "start\tend\ttext\n363600007\t363600007\t"
             "A&B <i>up</i> ---> \"down\"   {\\an8}\\N [12:34.56]<1:2>\n",
@@ -685,7 +685,7 @@ static void markup(void)
             "\"A&B <i>up</i> ---> \"\"down\"\"   {\\an8}\\N [12:34.56]<1:2>\"\r\n",
         "[6060:00.00]A&B <i>up</i> ---> \"down\"   {" J "\\an8}\\N "
             "[" J "12:34.56]<" J "1:2>\n",
-        "Dialogue: 0,101:00:00.00,101:00:00.01,Default,,0,0,0,,A&B <i>up</i> ---> \"down\"   "
+        "Dialogue: 0,101:00:00.00,101:00:00.01,Default,,0,0,0,,A&B <i>up</i> ---> \"down\"\\N  "
             "\\{" J "\\" J "an8\\}\\" J "N [12:34.56]<1:2>\n",
         "{\"task\": \"transcribe\", \"language\": \"english\", \"duration\": 363600.007,\n"
             " \"text\": \"A&B <i>up</i> ---> \\\"down\\\"\\u000a\x7f\xe2\x80\xa8"
