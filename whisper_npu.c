@@ -22819,7 +22819,7 @@ static int pm_is_text(const pm_row *row)
 
 static int pm_is_int(const pm_row *row)
 {
-    return pm_size(row) == sizeof(int32_t) && row->type != WNPU_PARAM_FLOAT;
+    return pm_size(row) == sizeof(int32_t) && row->type != WNPU_PARAM_FLOAT && !pm_is_text(row);
 }
 
 /* Stores a number in the row's field, an int32_t or a float. */
