@@ -147,15 +147,7 @@ class Engine:
             folder = tempfile.mkdtemp(prefix="archive-") if "://" in source else None
             begin, path = time.monotonic(), local_copy(source, folder)
             warning = run(self.session, path, params)
-            duration = json.loads(self.session.write("json"))["duration"]
-            os.makedirs(os.path.dirname(out), exist_ok=True)
-            for name in self.formats:
-                write(f"{out}.{name}", self.session.write(name))
-            state = "done" if self.session.status == 0 else "incomplete"
-            if self.session.status != 0:
-                warning = "some speech has no text; the ledger in the JSON says where"
-            mark = {**mark, "state": state, "audio_s": duration}
-            write(out + ".done", (json.dumps(mark, indent=1, sort_keys=True) + "\n").encode())
+            state, duration, warning = self.write_results(out, mark, warning)
             return state, duration, time.monotonic() - begin, warning
         except Exception as e:  # pylint: disable=broad-except
             return "failed", 0, 0, reason_of(e)
@@ -163,11 +155,74 @@ class Engine:
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
 
+    def write_results(self, out, mark, warning):
+        duration = json.loads(self.session.write("json"))["duration"]
+        os.makedirs(os.path.dirname(out), exist_ok=True)
+        for name in self.formats:
+            write(f"{out}.{name}", self.session.write(name))
+        state = "done" if self.session.status == 0 else "incomplete"
+        if self.session.status != 0:
+            warning = "some speech has no text; the ledger in the JSON says where"
+        mark = {**mark, "state": state, "audio_s": duration}
+        write(out + ".done", (json.dumps(mark, indent=1, sort_keys=True) + "\n").encode())
+        return state, duration, warning
 
-def task(source, out, params, mark):
+    def divide(self, source, params, part_s):
+        """The begins of a WAV file's parts in ms, each at least part_s long besides the last; one
+        if it is short or cannot be divided."""
+        begins = [0]
+        try:
+            audio = self.session.whole(source)[0] if is_wav(source) else None
+            if audio is not None and audio.frames >= 1.5 * part_s * audio.rate:
+                for cut in self.session.cuts(source, **params):
+                    if cut - begins[-1] >= part_s * 1000:
+                        begins.append(cut)
+        except Exception:  # pylint: disable=broad-except
+            return [0]  # the run of the whole says what is wrong
+        return begins
+
+    def part(self, source, begin, end, params):
+        """A part's results for join(), what is odd about the file, and seconds."""
+        since = time.monotonic()
+        try:
+            block = self.session.part(source, begin, end, **params)
+        except Exception as e:  # pylint: disable=broad-except
+            raise ValueError(reason_of(e)) from None  # which the client can unpickle
+        return block, self.session.warning, time.monotonic() - since
+
+    def join(self, parts, out, params, mark):
+        """Writes the results of a recording whose parts are done, as transcribe() does."""
+        since = time.monotonic()
+        try:
+            self.session.join([block for block, _, _ in parts], **params)
+            state, duration, warning = self.write_results(out, mark, parts[0][1])
+        except Exception as e:  # pylint: disable=broad-except
+            raise ValueError(reason_of(e)) from None
+        return state, duration, time.monotonic() - since + sum(part[2] for part in parts), warning
+
+
+def engine_here():
     from distributed import get_worker  # pylint: disable=import-outside-toplevel
     worker = get_worker()
-    return (*worker.plugins[Engine.name].transcribe(source, out, params, mark), worker.address)
+    return worker.plugins[Engine.name], worker.address
+
+
+def divide_task(source, params, part_s):
+    return engine_here()[0].divide(source, params, part_s)
+
+
+def part_task(source, begin, end, params):
+    return engine_here()[0].part(source, begin, end, params)
+
+
+def join_task(parts, out, params, mark):
+    engine, address = engine_here()
+    return (*engine.join(parts, out, params, mark), address)
+
+
+def task(source, out, params, mark):
+    engine, address = engine_here()
+    return (*engine.transcribe(source, out, params, mark), address)
 
 
 # ---- inputs ----
@@ -297,12 +352,14 @@ class Report:
     def __init__(self, path, total):
         self.file = open(path, "w", newline="", encoding="utf-8")
         self.rows = csv.writer(self.file)
-        self.rows.writerow(["input", "output", "state", "audio_s", "seconds", "worker", "reason"])
+        self.rows.writerow(["input", "output", "state", "audio_s", "seconds", "worker", "reason",
+                            "parts"])
         self.counts, self.audio_s, self.total = collections.Counter(), 0, total
         self.begin = self.told = time.monotonic()
 
-    def add(self, source, out, state, audio_s=0, seconds=0, reason="", worker=""):
-        self.rows.writerow([source, out, state, f"{audio_s:.2f}", f"{seconds:.2f}", worker, reason])
+    def add(self, source, out, state, audio_s=0, seconds=0, reason="", worker="", parts=1):
+        self.rows.writerow([source, out, state, f"{audio_s:.2f}", f"{seconds:.2f}", worker, reason,
+                            parts])
         self.file.flush()
         self.counts[state] += 1
         self.audio_s += audio_s if state != "skipped" else 0
@@ -398,30 +455,100 @@ def places(client):
     return max(1, sum(client.nthreads().values()))
 
 
-def run_all(client, jobs, params, report):
-    """Runs the jobs, a new one whenever one has ended."""
+class Recording:
+    """The tasks of a job: one; or if it is long one that divides it, the parts, and their join."""
+
+    def __init__(self, number, job, o):
+        self.job, self.o = job, o
+        self.key = f"{number}-{os.path.basename(job.source)}"
+        self.parts, self.left = [], 0
+        self.waiting = [("divide", divide_task, job.source, o.params, o.part)] \
+            if self.is_long() else [self.whole()]
+
+    def is_long(self):
+        """Whether it may be, as its format is not known: a second has at least 8000 bytes."""
+        try:
+            return self.o.part > 0 and os.path.getsize(self.job.source) > 8000 * self.o.part
+        except OSError:
+            return False
+
+    def whole(self):
+        return "whole", task, self.job.source, self.job.out, self.o.params, self.job.mark
+
+    def submit(self, client):
+        kind, function, *arguments = self.waiting.pop(0)
+        future = client.submit(function, *arguments, pure=False, key=f"{self.key}-{kind}")
+        if function is part_task:
+            self.parts.append(future)
+        return future, function
+
+    def ended(self, future, function):
+        """What comes of a task that has ended: the fields of the report, or None if there are more
+        to come."""
+        error = future.exception()
+        if error is not None and type(error).__name__ == "KilledWorker":
+            self.waiting, self.parts = [], []
+            return {"state": "failed", "reason": f"{DEATHS} workers died with it"}
+        if error is not None and function in (part_task, join_task):
+            if self.left > 0:  # one run would go on in another way there, for instance
+                self.waiting, self.parts, self.left = [self.whole()], [], 0
+            return None
+        if error is not None:
+            return {"state": "failed", "reason": reason_of(error)}
+        if function is divide_task:
+            self.divide(future.result())
+        elif function is part_task:
+            self.count_part(future)
+        else:
+            state, audio_s, seconds, reason, worker = future.result()
+            n, self.parts = max(1, len(self.parts)), []  # which are then forgotten
+            return {"state": state, "audio_s": audio_s, "seconds": seconds, "reason": reason,
+                    "worker": worker, "parts": n}
+        return None
+
+    def divide(self, begins):
+        self.left = len(begins)
+        self.waiting = [(f"part{i}", part_task, self.job.source, begin, end, self.o.params)
+                        for i, (begin, end) in enumerate(zip(begins, [*begins[1:], 0]))] \
+            if self.left > 1 else [self.whole()]
+
+    def count_part(self, future):
+        if future in self.parts:  # not one of a division that was given up
+            self.left -= 1
+            if self.left == 0:
+                self.left = 1  # the join
+                self.waiting = [("join", join_task, list(self.parts), self.job.out, self.o.params,
+                                 self.job.mark)]
+
+
+def run_all(client, jobs, o, report):
+    """Runs the jobs, a new task whenever one has ended; what has begun comes first."""
     from distributed import as_completed  # pylint: disable=import-outside-toplevel
-    waiting, under_way = collections.deque(enumerate(jobs)), {}
-    done = as_completed()
+    waiting = collections.deque(Recording(i, job, o) for i, job in enumerate(jobs))
+    under_way, done, told = {}, as_completed(), set()
 
     def fill():
         most = places(client) if waiting else 0
         while waiting and len(under_way) < most:
-            i, job = waiting.popleft()
-            future = client.submit(task, job.source, job.out, params, job.mark, pure=False,
-                                   key=f"{i}-{os.path.basename(job.source)}")
-            under_way[future] = job
+            recording = waiting[0]
+            if not recording.waiting:
+                waiting.popleft()
+                continue
+            future, function = recording.submit(client)
+            under_way[future] = recording, function
             done.add(future)
     fill()
     for future in done:
-        job = under_way.pop(future)
+        recording, function = under_way.pop(future)
         try:
-            state, audio_s, seconds, reason, worker = future.result()
-            report.add(job.source, job.out, state, audio_s, seconds, reason, worker)
+            fields = recording.ended(future, function)
         except Exception as e:  # pylint: disable=broad-except
-            reason = f"{DEATHS} workers died with it" if type(e).__name__ == "KilledWorker" \
-                else reason_of(e)
-            report.add(job.source, job.out, "failed", reason=reason)
+            fields = {"state": "failed", "reason": reason_of(e)}
+        if fields is not None and recording not in told:
+            told.add(recording)
+            report.add(recording.job.source, recording.job.out, **fields)
+        elif fields is None and recording.waiting and recording not in told:
+            waiting.appendleft(recording)
         fill()
 
 
@@ -442,6 +569,8 @@ def parsed(arguments):
                    help="a parameter of the run, such as beam=5 or language=de; can be repeated")
     p.add_argument("--workers", type=int, metavar="N", help="on this machine; otherwise as many as "
                    "there are CPUs and memory for")
+    p.add_argument("--part", type=float, default=1800, metavar="SECONDS", help="divide longer WAV "
+                   "files where that changes nothing (1800; 0: never)")
     p.add_argument("--by-content", action="store_true", help="tell whether an input has changed by "
                    "its SHA-256, not by size and time")
     o = p.parse_args(arguments)
@@ -491,7 +620,7 @@ def main(arguments):
         if todo:
             client, cluster = connect(o, todo)
             client.run_on_scheduler(set_deaths)
-            run_all(client, todo, o.params, report)
+            run_all(client, todo, o, report)
         return report.end()
     except KeyboardInterrupt:
         report.end()

@@ -345,9 +345,15 @@ def again(options, source, out, states):
 
 def archive_faults():
     """Each fault is a line, and the others go on: a recording that kills its workers, a model that
-    is none, a full disk, a missing file. Inputs over HTTP are read."""
-    source, out, fake = folder("faults"), folder("faults-out"), folder("fake")
+    is none, a full disk, a missing file. Inputs over HTTP are read. A long recording is done in
+    parts; one that cannot be joined, as a whole."""
+    source, out, fake, there = (folder(name) for name in ("faults", "faults-out", "fake", "web"))
     recordings(source, 3, 1)
+    with open(f"{there}/w.wav", "wb") as file:
+        file.write(wav_file(random.Random(0).randbytes(32000)))
+    for name, pauses in (("long", (6, 1.2, 7, 1)), ("refused", (6, 1))):
+        with open(f"{source}/{name}.wav", "wb") as file:
+            file.write(conversation(pauses))
     with open("examples/wnpu.py", encoding="utf-8") as file:
         text = file.read()
     with open(f"{fake}/wnpu.py", "w", encoding="utf-8") as file:
@@ -355,47 +361,62 @@ def archive_faults():
                    "    def transcribe(self, source, **more):\n"
                    "        if str(source).endswith('r01.wav'):\n"
                    "            os.kill(os.getpid(), 9)\n"
-                   "        yield from super().transcribe(source, **more)\n")
-    options = ["--model", TOY, "--out", out, "--workers", "2"]
-    said = ended(archive(*options, f"{source}", f"{source}/none.wav", module=fake), 3)
-    assert "r01.wav: 3 workers died with it" in said, said
-    assert "none.wav: No such file" in said, said
-    same(sorted(row["state"] for row in rows(out)), ["done", "done", "failed", "failed"])
-    said = ended(archive("--model", "tests/README.md", "--out", out, "--workers", "1", source), 3)
-    same((said.count("the model cannot be opened"), len(rows(out))), (3, 3))
-    said = ended(archive("--model", TOY, "--out", "/dev/full/x", source), 1)
-    said = ended(archive("--model", TOY, "--out", out, "--format", "doc", source), 1)
-    assert "there is no format doc" in said, said
+                   "        yield from super().transcribe(source, **more)\n"
+                   "    def part(self, source, begin, end, **more):\n"
+                   "        if str(source).endswith('refused.wav') and begin > 0:\n"
+                   "            raise Error(STATE, 'one run would not go on so')\n"
+                   "        return super().part(source, begin, end, **more)\n")
     port = free_ports(1)[0]
     web = subprocess.Popen([os.environ["PYTHON"], "-m", "http.server", "--bind", "127.0.0.1", str(port)],
-                           cwd=source, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+                           cwd=there, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:
         assert wait_for(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0, 20) is not None
-        there = folder("web-out")
-        said = ended(archive("--model", TOY, "--out", there, "--workers", "1", "--format", "json",
-                             f"http://127.0.0.1:{port}/r00.wav", f"http://127.0.0.1:{port}/none.wav",
-                             f"file://{source}/r02.wav"), 3)
+        said = ended(archive("--model", TOY, "--out", out, "--workers", "2", "--part", "4", "--param",
+                             "language=en", "--param", "least_ms=0", "--param", "max_tokens=16", source,
+                             f"{source}/none.wav",
+                             f"http://127.0.0.1:{port}/w.wav", f"http://127.0.0.1:{port}/missing.wav",
+                             module=fake), 3)
     finally:
         web.kill()
         web.wait()
-    same(sorted((os.path.basename(row["input"]), row["state"]) for row in rows(there)),
-         [("none.wav", "failed"), ("r00.wav", "done"), ("r02.wav", "done")])
-    same(read(f"{there}/r00.json"), read(f"{out}/r00.json"))
+    assert "r01.wav: 3 workers died with it" in said, said
+    assert "none.wav: No such file" in said, said
+    found = {os.path.basename(row["input"]): row for row in rows(out)}
+    same(sorted(name for name, row in found.items() if row["state"] == "failed"),
+         ["missing.wav", "none.wav", "r01.wav"])
+    same(len(found), 8)
+    same((found["long.wav"]["parts"], found["refused.wav"]["parts"]), ("3", "1"))
+    for name in ("long", "refused"):
+        done = subprocess.run([f"{os.environ['WNPU_BUILD']}/transcribe", "-q", "-m", TOY, "-t", "1", "-l",
+                               "en", "--least", "0", "--max-tokens", "16", "-f", "json",
+                               f"{source}/{name}.wav"],
+                              capture_output=True, check=False)
+        same((name, read(f"{out}/{name}.json") == done.stdout), (name, True))
+    same(read(f"{out}/w.json"), read(f"{out}/r00.json"))
+    sys.path[:0] = ["examples/fleet", "examples"]
+    import archive as program  # pylint: disable=import-outside-toplevel
+    for arguments, why in ((("--out", "/dev/full/x"), ""),
+                           (("--out", out, "--format", "doc"), "there is no format doc")):
+        assert why in ended(archive("--model", TOY, *arguments, source), 1)
+    engine = program.Engine("tests/README.md", "examples", ["json"])
+    engine.setup()
+    state, _, _, said = engine.transcribe(f"{source}/r00.wav", f"{out}/bad", {}, {})
+    same((state, said.startswith("the model cannot be opened")), ("failed", True))
 
 
 # ---- a recording in parts ----
 
 def silence(seconds, seed):
     r = random.Random(seed)
-    return array.array("h", [int(r.gauss(0, 3)) for _ in range(int(seconds * 16000))])
+    return array.array("h", [byte % 7 - 3 for byte in r.randbytes(int(seconds * 16000))])
 
 
 def conversation(pauses, channels=1):
-    """The demo's sentence again and again, with pauses behind it; in another order in channel 1."""
+    """Parts of the demo's sentence, with pauses behind them; in another order in channel 1."""
     speech = array.array("h", read("examples/jfk.wav")[44:])
     whole = array.array("h")
     for i, pause in enumerate(pauses):
-        whole += speech[i % 3 * 24000:] + silence(pause, i)
+        whole += speech[i % 3 * 24000:i % 3 * 24000 + 72000] + silence(pause, i)
     if channels == 2:
         half = len(whole) // 2
         mixed = array.array("h", bytes(4 * len(whole)))
@@ -417,9 +438,9 @@ def parts():
     """Parts joined are, in every format, the bytes of one run; what cannot be is refused."""
     sys.path[:0] = ["examples"]
     import wnpu  # pylint: disable=import-outside-toplevel
-    english = {"language": "en", "words": 1}
+    english = {"language": "en", "words": 1, "least_ms": 0}
     with wnpu.Session(os.environ["MODEL"], threads=1) as s:
-        for pauses, least in (((0.5, 6, 1.2, 9, 4, 31, 5.5, 3.2), 3), ((0.3, 0.9, 2.2), 0)):
+        for pauses, least in (((0.5, 6, 1.2, 9, 31, 5.5, 3.2), 3), ((0.3, 0.9), 0)):
             wav = conversation(pauses)
             for _ in s.transcribe(wav, **english):
                 pass
@@ -438,10 +459,10 @@ def parts():
 
 
 def part_errors(wnpu, s, cuts, blocks, wav):
-    english = {"language": "en", "words": 1}
+    english = {"language": "en", "words": 1, "least_ms": 0}
     for wrong in (blocks[1:], blocks[:-1], blocks[:1] + blocks[2:], blocks[::-1]):
         refused(wnpu, wnpu.ARGUMENT, lambda wrong=wrong: s.join(wrong, **english))
-    refused(wnpu, wnpu.ARGUMENT, lambda: s.join(blocks, language="de", words=1))
+    refused(wnpu, wnpu.ARGUMENT, lambda: s.join(blocks, language="de", words=1, least_ms=0))
     refused(wnpu, wnpu.ARGUMENT, lambda: s.join([blocks[0][:-1], *blocks[1:]], **english))
     refused(wnpu, wnpu.ARGUMENT, lambda: s.part(wav, cuts[1] + 20, 0, **english))
     refused(wnpu, wnpu.ARGUMENT, lambda: s.part(wav, 10 ** 9, 0, **english))
@@ -449,7 +470,7 @@ def part_errors(wnpu, s, cuts, blocks, wav):
     for params, why in (({}, "language"), ({"condition_on_previous": 1}, "condition_on_previous"),
                         ({"vad": 0}, "vad"), ({"pause_ms": 700}, "pause"), ({"append": 1}, "append"),
                         ({"least_ms": 5000}, "least_ms"), ({"commit_step_ms": 500}, "commit")):
-        given = {"language": "en", **params} if params else {}
+        given = {"language": "en", "least_ms": 0, **params} if params else {"least_ms": 0}
         said = refused(wnpu, wnpu.ARGUMENT, lambda given=given: s.part(wav, 0, cuts[1], **given))
         assert why in said, (params, said)
 
@@ -460,8 +481,8 @@ def speakers(s, params):
     with open(f"{T}/two.wav", "wb") as file:
         file.write(two)
     done = subprocess.run([f"{os.environ['WNPU_BUILD']}/transcribe", "-q", "-t", "1", "-m",
-                           os.environ["MODEL"], "-l", "en", "--speakers", "channels", "-f", "json",
-                           f"{T}/two.wav"], capture_output=True, check=False)
+                           os.environ["MODEL"], "-l", "en", "--least", "0", "--speakers", "channels", "-f",
+                           "json", f"{T}/two.wav"], capture_output=True, check=False)
     assert done.returncode in (0, 6), done
     blocks, n = [], 0
     for channel in (0, 1):

@@ -51,11 +51,11 @@ test_parts() {
 # What transcribe says of cuts.
 test_cuts() {
     [ -n "$tiny" ] && [ -s "$T/two.wav" ] || { skip "no model"; return; }
-    run 0 "$build/transcribe" -q -m "$tiny" -l en --cuts 10 --channel 0 "$T/two.wav"
+    run 0 "$build/transcribe" -q -m "$tiny" -l en --least 0 --cuts 10 --channel 0 "$T/two.wav"
     grep -Eq '^[0-9]+\.[0-9]{3}$' "$T/out" || fail "$(cat "$T/out")"
-    run 0 "$build/transcribe" -q -m "$tiny" -l en --cuts 10 --speakers channels "$T/two.wav"
+    run 0 "$build/transcribe" -q -m "$tiny" -l en --least 0 --cuts 10 --speakers channels "$T/two.wav"
     grep -Eq '^[01] [0-9]+\.[0-9]{3}$' "$T/out" || fail "$(cat "$T/out")"
-    run 1 "$build/transcribe" -q -m "$tiny" --cuts 10 "$T/two.wav"
+    run 1 "$build/transcribe" -q -m "$tiny" --least 0 --cuts 10 "$T/two.wav"
     grep -q "language" "$T/err" || fail "$(cat "$T/err")"
 }
 
