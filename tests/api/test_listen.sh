@@ -86,7 +86,7 @@ test_text() {
     run 1 sh -c '"$1" --help >/dev/full' sh "$build/listen"
     for deadline in 10x 0 -5 '' 1e3 3600001 99999999999999999999; do
         run 1 "$build/listen" --deadline "$deadline" "$tiny" - </dev/null
-        grep -q "^listen: --deadline is a number" "$T/err" || fail "$deadline: $(cat "$T/err")"
+        grep -q "^listen: --deadline: must be 1 to 3600000, not" "$T/err" || fail "$deadline: $(cat "$T/err")"
     done
     run 1 "$build/listen" "$T/none.bin" -
     run 1 "$build/listen" --language klingonese "$tiny" - </dev/null
