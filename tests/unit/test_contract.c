@@ -580,6 +580,7 @@ static void cancelled_batch(void)
     c.batch = 4;
     s = life_open(m, &c);
     p.vad = 1;
+    p.pause_ms = 3000; /* the first window reaches nearly 30 s */
     p.on_progress = stop_now;
     p.user = &calls;
     T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_E_CANCELLED, "%s", wnpu_session_error(s));
