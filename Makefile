@@ -129,7 +129,8 @@ vpath wer.c tests/speech
 vpath judge_%.c tests/speech
 
 .PHONY: all tests demo models test test-npu npu-code check-long npu-estimate test-asan test-tsan \
-    test-aarch64 windows browser abi outline measures sections matrix fuzz check-symbols shared install uninstall \
+    test-aarch64 windows browser abi outline measures sections matrix fuzz check-symbols shared \
+    install uninstall \
     bench bench-live bench-browser bench-server bench-plot cpu-estimate \
     accuracy detector fidelity clean FORCE
 .DELETE_ON_ERROR:
@@ -585,7 +586,10 @@ cpu-estimate:
 	@WNPU_BUILD="$(BUILD)" tests/bench/cpu_estimate.py $(ESTIMATE_ARGS) \
 	    $(MODEL:%="$(BUILD)/static/%.wnpu")
 
-$(B)/fidelity $(B)/judge_cases: $(B)/%: %.c $(B)/libwhisper_npu.a $(B)/linked_with
+$(B)/fidelity: fidelity.c $(B)/libwhisper_npu.a $(B)/linked_with
+	$(COMPILE) $(LDFLAGS) $< "$(BUILD)/libwhisper_npu.a" $(LDLIBS) -o "$@"
+
+$(B)/judge_cases: judge_cases.c $(B)/libwhisper_npu.a $(B)/linked_with
 	$(COMPILE) $(LDFLAGS) $< "$(BUILD)/libwhisper_npu.a" $(LDLIBS) -o "$@"
 
 fidelity: $(B)/fidelity
