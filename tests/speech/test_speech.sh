@@ -177,13 +177,14 @@ with wave.open(out, 'wb') as w:
 END
 }
 
-# Languages separated by silence: none is judged by what is said after a pause.
+# Languages separated by silence: none is judged by what is said after a pause. Of the first one tiny
+# is certain; otherwise what follows would count, too.
 test_language_pauses() {
     need "$tiny" || return
     command -v python3 >/dev/null 2>&1 || { skip "no python3 to write a WAV file"; return; }
     en=$speech/short/vctk_p226_008.wav de=$speech/multi/de_rhasspy_0962.wav
     fr=$speech/multi/fr_qvac_sample.wav es=$speech/multi/es_pv_leopard_test_es.wav
-    it=$speech/multi/it_pv_cheetah_test_it.wav ja=$speech/multi/ja_pv_leopard_test_ja.wav
+    it=$speech/multi/it_qvac_sample.wav ja=$speech/multi/ja_pv_leopard_test_ja.wav
     for order in en.de.fr de.en.fr it.es.en ja.fr.de; do
         [ "${gap-}" = 5 ] && gaps=20 || gaps=5
         [ "${TEST_SPEECH-}" != full ] || gaps='5 20'
