@@ -1854,7 +1854,7 @@ def livekit():
         if kind == "INTERIM_TRANSCRIPT":
             interim.append(text)
         else:
-            assert len(interim) > 1 and len(text.split()) > 3, events
+            assert len(interim) > 0 and len(text.split()) > 3, events
             assert all(text.startswith(t) for t in interim), events
             interim = []
 
@@ -2321,7 +2321,7 @@ def browser_errors():
                   "[wav, Int16Array.from({length: 30000000}, (_, i) => i * 40503 % 65536)]); }")
             drop(b, "window.long")
             assert wait_for(lambda: s.health()["idle"] == 0, 20) is not None, "not received"
-            b.wait("/^Transcribing/.test(entries[2].said.textContent) && !entries[2].bar.hidden", 20)
+            b.wait("/^Transcribing/.test(entries[2].said.textContent) && !entries[2].bar.hidden", 60)
             assert b.run("document.documentElement.scrollWidth <= 360"), "wider than a phone"
             b.screenshot(f"{os.environ.get('TEST_SHOTS', T)}/running.png")
             b.run("entries[2].acts.cancel.click()")
@@ -2989,7 +2989,7 @@ def disconnect():
         assert None not in times, "the session is still in use"
         print("a disconnected client's session was free after "
               + ", ".join(f"{1000 * t:.0f} ms" for t in times))
-        same(s.metric("cancelled_total"), 4)
+        assert wait_for(lambda: s.metric("cancelled_total") == 4, 5) is not None, "not counted"
         same(s.post(TRANSCRIPTIONS, AUDIO)[0], 200)
 
 
