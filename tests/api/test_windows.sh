@@ -112,8 +112,7 @@ test_command_line() {
     exec 3>"$T/pipe"
     wait "$!"
     exe transcribe --help >&3 2>"$T/log"
-    [ $? -eq 5 ] && grep -q 'standard output: Broken pipe' "$T/log" ||
-        fail "a closed pipe: $(cat "$T/log")"
+    [ $? -eq 5 ] && [ ! -s "$T/log" ] || fail "a closed pipe: $(cat "$T/log")"
     exec 3>&-
     echo "no sound" >"$T/x.mp3"
     exe transcribe -m "$tiny" "$T/x.mp3" >"$T/is" 2>"$T/log"
