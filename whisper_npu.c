@@ -14223,6 +14223,24 @@ static void en_attend_int8(const en_engine *e, en_worker *w, const en_heads *h, 
     }
 }
 
+/* Products of the queries packed in w->queries with keys first..first+n-1 of a head, at most
+ * EN_KEYS: w->acc [rows, n rounded up to 16], row stride EN_KEYS. */
+static void en_multiply_keys(const en_engine *e, en_worker *w, const en_heads *h, size_t head,
+                             size_t first, size_t n, size_t rows)
+{
+    const size_t at = head * h->keys + first;
+    gm_product p = {0};
+    p.c = w->acc;
+    p.ldc = EN_KEYS;
+    p.a = w->queries;
+    p.rows = rows;
+    p.b = h->k + at * h->hd;
+    p.k4 = p.pitch = h->hd / 4;
+    p.correction = h->k_correction + at;
+    p.panels = en_round16(n) / 16;
+    e->gm->tile(&p);
+}
+
 /* ---- a layer's products and where they go ---- */
 
 typedef enum en_part { EN_QUERY, EN_KEY, EN_VALUE } en_part;
@@ -14888,27 +14906,19 @@ static size_t de_self_chunk(const de_decoder *d)
 static void de_find_peaks(const en_engine *e, en_worker *w, const en_heads *h, size_t head,
                           size_t n, size_t rows, uint16_t *peak, size_t stride)
 {
-    size_t hd = h->hd, width = en_round16(e->positions), first, r;
+    size_t width = en_round16(e->positions), first, r;
     float best[DE_ROWS];
     for (r = 0; r < rows && e->exact; r++) { /* the weights are still there */
         peak[r * stride] = (uint16_t)e->op->argmax(w->scores + r * width, n);
     }
     for (first = 0; first < n && !e->exact; first += EN_KEYS) {
-        size_t keys = er_min(n - first, EN_KEYS), at = head * h->keys + first;
-        gm_product p = {0};
-        p.c = w->acc;
-        p.ldc = EN_KEYS;
-        p.a = w->queries;
-        p.rows = rows;
-        p.b = h->k + at * hd;
-        p.k4 = p.pitch = hd / 4;
-        p.correction = h->k_correction + at;
-        p.panels = en_round16(keys) / 16;
-        e->gm->tile(&p);
+        const float *key_scale = h->k_scale + head * h->keys + first;
+        size_t keys = er_min(n - first, EN_KEYS);
+        en_multiply_keys(e, w, h, head, first, keys, rows);
         for (r = 0; r < rows; r++) {
             size_t found;
             e->op->dequantise(w->hidden, EN_KEYS, w->acc + r * EN_KEYS, EN_KEYS, 1,
-                              en_round16(keys), w->scale + r, h->k_scale + at, NULL, OP_STORE);
+                              en_round16(keys), w->scale + r, key_scale, NULL, OP_STORE);
             found = e->op->argmax(w->hidden, keys);
             if (first == 0 || w->hidden[found] > best[r]) {
                 best[r] = w->hidden[found];
@@ -17963,19 +17973,10 @@ static void al_attend_task(void *context, size_t index, unsigned worker)
         e->gm->pack_a(w->queries, q, hd, n, hd / 4);
     }
     for (from = 0; !e->exact && from < a->stride; from += EN_KEYS) {
-        size_t keys = er_min(a->stride - from, EN_KEYS), at = base + from;
-        gm_product p = {0};
-        p.c = w->acc;
-        p.ldc = EN_KEYS;
-        p.a = w->queries;
-        p.rows = n;
-        p.b = h->k + at * hd;
-        p.k4 = p.pitch = hd / 4;
-        p.correction = h->k_correction + at;
-        p.panels = keys / 16;
-        e->gm->tile(&p);
+        size_t keys = er_min(a->stride - from, EN_KEYS);
+        en_multiply_keys(e, w, h, a->heads[a->head].head, from, keys, n);
         e->op->dequantise(out + from, a->stride, w->acc, EN_KEYS, n, keys, w->scale,
-                          h->k_scale + at, NULL, OP_STORE);
+                          h->k_scale + base + from, NULL, OP_STORE);
     }
     for (r = 0; r < n; r++) {
         e->op->softmax_float(out + r * a->stride, a->frames);
