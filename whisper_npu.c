@@ -26437,10 +26437,9 @@ typedef enum ru_phase {
 /* The part; times are those of the recording. */
 typedef struct ru_part {
     int64_t from_ms, until_ms; /* until_ms 0: the recording's end */
-    int64_t pause_ms;       /* end of the window before the silence that is skipped, or -1 */
     uint64_t began, ended;  /* checksums of what the run depends on there, see wi_part_state() */
     int32_t phase;          /* ru_phase */
-    int32_t reserved;       /* 0: there is no padding */
+    int32_t certain;        /* all runs end a window in the next pause, see wi_foresee() */
 } ru_part;
 
 /* What a run between two windows needs to go on. */
@@ -30053,11 +30052,15 @@ static int wi_decide(ru_audio *a, ru_results *out, ru_call *call, ru_state *stat
 }
 
 /* ---- parts of a recording ----
- * A recording is divided where speech begins behind a pause that ends a window in any case. A run
- * of a part goes through what is before it without decoding, so that the detector, which depends on
- * all audio so far, is in the state in which one run has it there. Whether the part before really
- * ends there, its run finds out: wi_part_state() of both must be the same. */
-#define WI_LONGEST_PAUSE_MS 28000 /* a window of 30 s that begins in the pause sees its end */
+ * A recording is divided in pauses that end a window in any case. A window ends in the first pause
+ * after least_ms that is found within 30 s, and if its text ends before, those that follow end in
+ * the same pause (see aw_set_cut()): so a pause that is known to end a window is followed by another
+ * one, whatever was said. If there is none within 30 s, the next window begins at some timestamp of
+ * a text, which is not known here, and wi_foresee() says when all runs are at the same place again.
+ *
+ * A run of a part goes through what is before it without decoding, so that the detector, which
+ * depends on all audio so far, is in the state in which one run has it there. Whether the part
+ * before really ends there, its run finds out: wi_part_state() of both must be the same. */
 
 /* Checksum of all that the windows from here on depend on, besides parameters and audio. */
 static uint64_t wi_part_state(const ru_audio *a, const ru_state *s, const ru_language *language)
@@ -30075,29 +30078,62 @@ static uint64_t wi_part_state(const ru_audio *a, const ru_state *s, const ru_lan
 }
 
 /* Goes through a window before the part. */
-static ru_outcome wi_pass(ru_results *out, const ru_audio *a, ru_call *call, size_t content)
+static ru_outcome wi_pass(ru_results *out, const ru_audio *a, ru_part *p, ru_call *call,
+                          size_t content)
 {
+    p->certain = p->certain && a->at.cut_ms > ru_recording_ms(&a->at, 0);
     return ru_outcome_of(lg_cover(out, a, call, ru_recording_ms(&a->at, (int64_t)content * 10),
                                   WNPU_REASON_PAUSE));
 }
 
-/* Notes, behind a window or silence, where a window has ended in a pause. */
-static void wi_note_pause(ru_part *p, const ru_place *at, int skipped)
-{
-    p->pause_ms = skipped ? p->pause_ms : -1;
-    if (at->cut_ms > 0 && at->cut_ms <= ru_recording_ms(at, 0) && p->pause_ms < 0) {
-        p->pause_ms = at->cut_ms;
-    }
-}
-
-/* Whether a recording can be divided at the window's beginning: speech begins there, and wherever
- * a window began in the pause before it, or ended, the next one begins here. */
-static int wi_is_cut(const ru_audio *a, const ru_part *p, const wnpu_params *params)
+/* Whether a window begins here because the one before ended in a pause. */
+static int wi_is_behind_pause(const ru_audio *a)
 {
     int64_t base = ru_recording_ms(&a->at, 0);
-    return p->pause_ms >= 0 && base - p->pause_ms <= WI_LONGEST_PAUSE_MS &&
-           base - p->pause_ms >= params->pause_ms + LG_LEADING_SILENCE_MS &&
-           aw_next_speech_ms(a, base) == base;
+    return base > 0 && a->at.cut_ms == base && aw_next_speech_ms(a, base) > base;
+}
+
+/* Whether the recording can be divided here. If no voice follows, there is no reason to. */
+static int wi_is_cut(const ru_audio *a, const ru_part *p)
+{
+    wnpu_speech_span span;
+    return p->certain && wi_is_behind_pause(a) &&
+           (!a->at.detector_done || aw_get_span(a, a->at.spans_passed, &span));
+}
+
+/* The last pause before one at q, from the window's beginning on, which is in a pause. -1: it is not
+ * at the end of a span. Then it may be none to other windows, as noise behind speech is compared
+ * with as much of it as is in the window. */
+static int64_t wi_pause_before(const ru_audio *a, const wnpu_params *params, int64_t q)
+{
+    int64_t p = ru_recording_ms(&a->at, 0), next = p;
+    int64_t to = ru_recording_ms(&a->at, (int64_t)aw_frames(&a->at) * 10);
+    size_t i = a->at.spans_passed > 0 ? a->at.spans_passed - 1 : 0;
+    wnpu_speech_span span;
+    while (next >= 0 && next < q) {
+        p = next;
+        next = aw_find_pause(a, a->at.spans_passed, p, to, params->pause_ms);
+    }
+    while (aw_get_span(a, i, &span) && span.t1_ms < p) {
+        i++;
+    }
+    return next == q && aw_get_span(a, i, &span) && span.t1_ms == p ? p : -1;
+}
+
+/* At a window whose end is decided and that begins in a pause: whether every run ends a window in
+ * the next pause that ends this one, at q, wherever its windows began. Let p be the pause before q,
+ * and a window of some run begin at b, the last before q. Then b < p - least_ms cannot be, because
+ * that window or one behind it would end in p, or 30 s after b at a time before the end of this
+ * pause. Nor can b be behind p + pause_ms: the window before would have begun in p - least_ms or
+ * later, and ended in q, which is found within 30 s. Between both, q is the first pause after
+ * least_ms, and is found in time. */
+static int wi_foresee(const ru_audio *a, const wnpu_params *params)
+{
+    int64_t q = aw_first_pause_ms(a, params, a->at.spans_passed);
+    int64_t p = q >= 0 && wi_is_behind_pause(a) ? wi_pause_before(a, params, q) : -1;
+    int64_t heard = (int64_t)a->voice.step * VA_STEP_MS;
+    return p >= 0 && q > p + params->least_ms + params->pause_ms &&
+           heard <= p - params->least_ms + ML_FRAMES * 10;
 }
 
 /* Begins the part here. */
@@ -30128,10 +30164,10 @@ static int wi_check_place(ru_results *out, ru_audio *a, ru_state *state, ru_call
     const ru_parts *given = &call->parts;
     int64_t base = ru_recording_ms(&a->at, 0);
     int status = WNPU_OK;
-    if (p->phase == RU_BEFORE && given->on_cut != NULL && base > 0 &&
-        wi_is_cut(a, p, &call->params) && given->on_cut(given->user, base) != 0) {
+    if (given->on_cut != NULL && wi_is_cut(a, p) && given->on_cut(given->user, base) != 0) {
         return er_set(&call->error, WNPU_E_CANCELLED, "a callback requested a stop");
     }
+    p->certain = p->certain || (given->on_cut != NULL && wi_foresee(a, &call->params));
     if (p->phase == RU_BEFORE && base >= p->from_ms) {
         status = base == p->from_ms ? wi_begin_part(out, a, state, call)
                : er_set(&call->error, WNPU_E_ARGUMENT, "the recording has no cut at %lld ms",
@@ -30169,7 +30205,6 @@ static int wi_check_parts(const ru_audio *a, const en_engine *e, ru_call *call)
         !p->vad ? "without vad there are no pauses to divide it at"
         : p->pause_ms < AW_PHRASE_MS ? "pauses below 1000 ms depend on where the window begins; "
                                        "set pause_ms"
-        : p->least_ms > 0 ? "with least_ms the end of a window depends on its beginning"
         : p->condition_on_previous ? "condition_on_previous makes a text depend on the one before"
         : p->language < 0 && e->model->vocab.multilingual
             ? "the language of a part may be another one; set it"
@@ -30201,7 +30236,7 @@ static ru_outcome wi_run_due(ru_run *r, size_t frames, size_t *used, int *skippe
     }
     if (r->state.part.phase == RU_BEFORE) {
         *used = content;
-        return wi_pass(&r->out, &r->audio, &r->call, content);
+        return wi_pass(&r->out, &r->audio, &r->state.part, &r->call, content);
     }
     return frames > 0 ? wi_run_window(r, content, used) : wi_confirm(r, used);
 }
@@ -30250,7 +30285,6 @@ static int wi_run_windows(ru_run *r, int (*done)(ru_run *r))
             return r->call.error.code;
         }
         status = wi_move_on(r, used);
-        wi_note_pause(&r->state.part, &r->audio.at, skipped);
         if (status == WNPU_OK && done != NULL) {
             on = done(r) || skipped;
         }
@@ -30765,7 +30799,6 @@ static int wi_transcribe_part(ru_run *r, const wnpu_audio *audio)
     }
     r->state.part.from_ms = given->from_ms;
     r->state.part.until_ms = given->until_ms;
-    r->state.part.pause_ms = -1;
     r->state.part.phase = given->from_ms > 0 ? RU_BEFORE : RU_INSIDE;
     return wi_transcribe(r, audio);
 }
@@ -30776,7 +30809,7 @@ static int wi_find_cuts(ru_run *r, const wnpu_audio *audio)
     int status = wi_check_parts(&r->audio, &r->engine, &r->call);
     status = status == WNPU_OK ? wi_open(r, audio) : status;
     r->state.part.from_ms = INT64_MAX;
-    r->state.part.pause_ms = -1;
+    r->state.part.certain = 1;
     r->state.part.phase = RU_BEFORE;
     status = status == WNPU_OK ? wi_run_windows(r, NULL) : status;
     rs_reset(&r->out.store);
@@ -31817,7 +31850,7 @@ static int st_finish(ru_run *r)
  *  what is passed to wnpu_resume() again: the parameters, of which there
  *  is a fingerprint, and the recording.
  * ====================================================================== */
-#define SN_VERSION 16u
+#define SN_VERSION 17u
 #define SN_MAX_SAMPLE 64.0f /* much more than a clamped sample can become by resampling */
 
 static const unsigned char sn_magic[8] = {0x89, 'W', 'N', 'P', 'U', 'S', '\n', 0x1a};
@@ -32168,8 +32201,8 @@ static const sn_range sn_ranges[] = {
     {SN_AT(run.loop_cuts), SN_U32, 0, INT32_MAX, SN_ZERO, 0},
     {SN_AT(run.part.from_ms), SN_I64, 0, 1e15, SN_ZERO, 0},
     {SN_AT(run.part.until_ms), SN_I64, 0, 1e15, SN_ZERO, 0},
-    {SN_AT(run.part.pause_ms), SN_I64, -1, 0, SN_END, 0},
     {SN_AT(run.part.phase), SN_I32, RU_WHOLE, RU_COMPLETE, SN_ZERO, 0},
+    {SN_AT(run.part.certain), SN_I32, 0, 1, SN_ZERO, 0},
     {SN_AT(run.checkpoint.language.id), SN_I32, -1, -1, SN_LANGUAGES, 0},
     {SN_AT(run.checkpoint.language.rival), SN_I32, -1, -1, SN_LANGUAGES, 0},
     {SN_AT(run.checkpoint.language.weight), SN_F32, 0, 9e11, SN_ZERO, 0},
@@ -32670,7 +32703,7 @@ static int sn_join(ru_run *r, const wnpu_audio *unused)
 {
     const ru_parts *given = &r->call.parts;
     wnpu_params alone = r->call.params;
-    ru_part before = {0, 0, 0, 0, 0, 0, 0};
+    ru_part before = {0, 0, 0, 0, 0, 0};
     uint32_t window = 0;
     rs_store part;
     sn_state s;

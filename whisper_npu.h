@@ -1262,9 +1262,11 @@ WNPU_API int wnpu_restore(wnpu_session *session, const void *snapshot, size_t si
  *     wnpu_join(session, &params, part, size, n);                      // where results are written
  *
  * wnpu_find_cuts() runs the voice activity detector only, and calls on_cut in order for each time
- * at which the recording may be divided: where speech begins after a pause of pause_ms + 2000 to
- * 28000 ms, as that ends a window wherever the window began. A non-zero return value ends the call
- * with E_CANCELLED. There are no results.
+ * at which the recording may be divided: a pause that ends a window in any case. Until speech goes
+ * on for 30 s without a pause, that is each one that ends a window; then a window may begin where a
+ * text ended, and it is certain again from the first pause that begins more than least_ms + pause_ms,
+ * and by default less than 25 s, behind the one before. A non-zero return value ends the call with
+ * E_CANCELLED. There are no results.
  *
  * wnpu_transcribe_part() transcribes from_ms to until_ms, both cuts, or 0 for the recording's begin
  * and end. audio is the whole recording: what is before the part is read, and heard by the
@@ -1279,9 +1281,8 @@ WNPU_API int wnpu_restore(wnpu_session *session, const void *snapshot, size_t si
  * snapshots are untrusted, as for wnpu_restore().
  *
  * E_ARGUMENT, with the reason, where a part's text would depend on the one before: with a pause_ms
- * below 1000, least_ms, commit_step_ms, condition_on_previous, voices, a batch above 1, without
- * vad, and with a multilingual model if language is not given. Other errors: those of
- * wnpu_transcribe(). */
+ * below 1000, commit_step_ms, condition_on_previous, voices, a batch above 1, without vad, and with
+ * a multilingual model if language is not given. Other errors: those of wnpu_transcribe(). */
 WNPU_API int wnpu_find_cuts(wnpu_session *session, const wnpu_params *params,
                             const wnpu_audio *audio, int (*on_cut)(void *user, int64_t cut_ms),
                             void *user);

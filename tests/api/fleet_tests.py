@@ -372,7 +372,7 @@ def archive_faults():
     try:
         assert wait_for(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0, 20) is not None
         said = ended(archive("--model", TOY, "--out", out, "--workers", "2", "--part", "4", "--param",
-                             "language=en", "--param", "least_ms=0", "--param", "max_tokens=16", source,
+                             "language=en", "--param", "max_tokens=16", source,
                              f"{source}/none.wav",
                              f"http://127.0.0.1:{port}/w.wav", f"http://127.0.0.1:{port}/missing.wav",
                              module=fake), 3)
@@ -388,7 +388,7 @@ def archive_faults():
     same((found["long.wav"]["parts"], found["refused.wav"]["parts"]), ("3", "1"))
     for name in ("long", "refused"):
         done = subprocess.run([f"{os.environ['WNPU_BUILD']}/transcribe", "-q", "-m", TOY, "-t", "1", "-l",
-                               "en", "--least", "0", "--max-tokens", "16", "-f", "json",
+                               "en", "--max-tokens", "16", "-f", "json",
                                f"{source}/{name}.wav"],
                               capture_output=True, check=False)
         same((name, read(f"{out}/{name}.json") == done.stdout), (name, True))
@@ -438,7 +438,7 @@ def parts():
     """Parts joined are, in every format, the bytes of one run; what cannot be is refused."""
     sys.path[:0] = ["examples"]
     import wnpu  # pylint: disable=import-outside-toplevel
-    english = {"language": "en", "words": 1, "least_ms": 0}
+    english = {"language": "en", "words": 1}
     with wnpu.Session(os.environ["MODEL"], threads=1) as s:
         for pauses, least in (((0.5, 6, 1.2, 9, 31, 5.5, 3.2), 3), ((0.3, 0.9), 0)):
             wav = conversation(pauses)
@@ -458,19 +458,40 @@ def parts():
         speakers(s, english)
 
 
+def joins():
+    """Speech that goes on for more than 30 s: its windows end where the text does, so that some end in
+    other pauses than those that the detector alone would choose, until two are farther apart."""
+    sys.path[:0] = ["examples"]
+    import wnpu  # pylint: disable=import-outside-toplevel
+    speech, whole = array.array("h", read("examples/jfk.wav")[44:]), array.array("h")
+    params = {"words": 1, "language": "en"}
+    for at, n, pause in ((1.1, 33, 1.7), *[(0.5, 0.7, 1.7)] * 4, (2, 7, 3), (0.5, 4, 3.5), (0, 3, 1)):
+        at = int(at * 16000)
+        whole += (speech[at:] + 3 * speech)[:int(n * 16000)] + silence(pause, 1)
+    wav = wav_file(whole.tobytes())
+    with wnpu.Session(os.environ["MODEL"], threads=1) as s:
+        for _ in s.transcribe(wav, **params):
+            pass
+        text, cuts = s.write("json"), s.cuts(wav, **params)
+        assert len(cuts) > 1 and cuts[0] > 45000, cuts
+        ends = [0, *cuts, 0]
+        s.join([s.part(wav, a, b, **params) for a, b in zip(ends, ends[1:])], **params)
+        same(s.write("json") == text, True)
+
+
 def part_errors(wnpu, s, cuts, blocks, wav):
-    english = {"language": "en", "words": 1, "least_ms": 0}
+    english = {"language": "en", "words": 1}
     for wrong in (blocks[1:], blocks[:-1], blocks[:1] + blocks[2:], blocks[::-1]):
         refused(wnpu, wnpu.ARGUMENT, lambda wrong=wrong: s.join(wrong, **english))
-    refused(wnpu, wnpu.ARGUMENT, lambda: s.join(blocks, language="de", words=1, least_ms=0))
+    refused(wnpu, wnpu.ARGUMENT, lambda: s.join(blocks, language="de", words=1))
     refused(wnpu, wnpu.ARGUMENT, lambda: s.join([blocks[0][:-1], *blocks[1:]], **english))
     refused(wnpu, wnpu.ARGUMENT, lambda: s.part(wav, cuts[1] + 20, 0, **english))
     refused(wnpu, wnpu.ARGUMENT, lambda: s.part(wav, 10 ** 9, 0, **english))
     assert "as one" in refused(wnpu, wnpu.STATE, lambda: s.part(wav, 0, 4000, **english))
     for params, why in (({}, "language"), ({"condition_on_previous": 1}, "condition_on_previous"),
                         ({"vad": 0}, "vad"), ({"pause_ms": 700}, "pause"), ({"append": 1}, "append"),
-                        ({"least_ms": 5000}, "least_ms"), ({"commit_step_ms": 500}, "commit")):
-        given = {"language": "en", "least_ms": 0, **params} if params else {"least_ms": 0}
+                        ({"voices": -1}, "voices"), ({"commit_step_ms": 500}, "commit")):
+        given = {"language": "en", **params} if params else {}
         said = refused(wnpu, wnpu.ARGUMENT, lambda given=given: s.part(wav, 0, cuts[1], **given))
         assert why in said, (params, said)
 
@@ -481,7 +502,7 @@ def speakers(s, params):
     with open(f"{T}/two.wav", "wb") as file:
         file.write(two)
     done = subprocess.run([f"{os.environ['WNPU_BUILD']}/transcribe", "-q", "-t", "1", "-m",
-                           os.environ["MODEL"], "-l", "en", "--least", "0", "--speakers", "channels", "-f",
+                           os.environ["MODEL"], "-l", "en", "--speakers", "channels", "-f",
                            "json", f"{T}/two.wav"], capture_output=True, check=False)
     assert done.returncode in (0, 6), done
     blocks, n = [], 0

@@ -48,14 +48,21 @@ test_parts() {
     fleet parts
 }
 
+test_joins() {
+    [ -n "$tiny" ] || { skip "no model"; return; }
+    have python3 || return
+    export MODEL="$tiny" WNPU_LIBRARY="$build/libwnpu.so.0"
+    fleet joins
+}
+
 # What transcribe says of cuts.
 test_cuts() {
     [ -n "$tiny" ] && [ -s "$T/two.wav" ] || { skip "no model"; return; }
-    run 0 "$build/transcribe" -q -m "$tiny" -l en --least 0 --cuts 10 --channel 0 "$T/two.wav"
+    run 0 "$build/transcribe" -q -m "$tiny" -l en --cuts 10 --channel 0 "$T/two.wav"
     grep -Eq '^[0-9]+\.[0-9]{3}$' "$T/out" || fail "$(cat "$T/out")"
-    run 0 "$build/transcribe" -q -m "$tiny" -l en --least 0 --cuts 10 --speakers channels "$T/two.wav"
+    run 0 "$build/transcribe" -q -m "$tiny" -l en --cuts 10 --speakers channels "$T/two.wav"
     grep -Eq '^[01] [0-9]+\.[0-9]{3}$' "$T/out" || fail "$(cat "$T/out")"
-    run 1 "$build/transcribe" -q -m "$tiny" --least 0 --cuts 10 "$T/two.wav"
+    run 1 "$build/transcribe" -q -m "$tiny" --cuts 10 "$T/two.wav"
     grep -q "language" "$T/err" || fail "$(cat "$T/err")"
 }
 
@@ -105,7 +112,7 @@ test_rolling() { behind_haproxy rolling; }
 test_jobs() { behind_haproxy jobs; }
 test_identity() { behind_haproxy identity; }
 
-for t in ${TEST_FLEET:-parts cuts scripts archive_killed archive_faults rolling jobs identity}; do
+for t in ${TEST_FLEET:-parts joins cuts scripts archive_killed archive_faults rolling jobs identity}; do
     t_run test_$t
 done
 t_end
