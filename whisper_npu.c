@@ -29960,11 +29960,12 @@ static ru_outcome wi_run_window(ru_run *r, size_t content, size_t *used)
 }
 
 /* Whether words are not confirmed at this point, because so much more audio has been read that they
- * can be at the next one. */
-static int wi_skips_point(const ru_state *s, const ru_work *w, const ru_place *at,
+ * can be at the next one, or all of it, so that the window is decoded as a whole next. */
+static int wi_skips_point(const ru_state *s, const ru_work *w, const ru_audio *a,
                           const wnpu_params *params, int64_t ms)
 {
-    return w->live && s->live.skip_late && ru_end_ms(at) >= ms + params->commit_step_ms;
+    return w->live && s->live.skip_late &&
+           (a->complete || ru_end_ms(&a->at) >= ms + params->commit_step_ms);
 }
 
 /* ---- confirming, checkpoints and the loop ---- */
@@ -29976,7 +29977,7 @@ static ru_outcome wi_confirm(ru_run *r, size_t *used)
     const wnpu_params *params = &r->call.params;
     const int64_t at = aw_next_point_ms(&r->audio, &r->state.confirmed, params);
     const size_t content = (size_t)(at - ru_recording_ms(&r->audio.at, 0)) / 10u;
-    const int skip = wi_skips_point(&r->state, &r->work, &r->audio.at, params, at);
+    const int skip = wi_skips_point(&r->state, &r->work, &r->audio, params, at);
     int64_t from = at - params->commit_step_ms - params->hold_ms;
     ru_view view = wd_view(r, 0, content);
     ru_reading reading;

@@ -1392,8 +1392,8 @@ typedef struct wnpu_stream_options {
     int32_t detect_only;      /* 1: voice activity only, as wnpu_detect_speech() [0] */
     uint32_t layout;          /* as in wnpu_audio [0] */
     int32_t skip_late;        /* 1: steps of commit_step_ms are left out while the next one is due
-                                 as well: a slow computer confirms words later and loses no audio,
-                                 but results depend on its speed [0] */
+                                 as well, or the recording is over: a slow computer confirms words
+                                 later and loses no audio, but results depend on its speed [0] */
 } wnpu_stream_options;
 
 WNPU_API void wnpu_stream_options_init(wnpu_stream_options *options, size_t struct_size);

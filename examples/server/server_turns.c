@@ -24,6 +24,8 @@
 #define PAUSE_SHARE 2        /* no more than this part of the silence that ends it */
 #define ONSET_LOUD 3         /* loud blocks that begin a turn while the detector is open */
 #define GOES_ON 2            /* loud blocks after which a turn that paused goes on */
+#define TAIL_MS 320          /* for which the detector may hear a voice behind a pause that levels
+                                have found: reverberation, or a voice that fades */
 #define SILENT 3e-4          /* power beside the loudest speech: silence, whatever the noise */
 #define FADES 0.998          /* of turns_level.most for each block: to half in 7 s */
 
@@ -224,7 +226,8 @@ static void set_pause(turns *t, turn_change change, int64_t frame)
 static void end_turn(turns *t)
 {
     int64_t end = t->end;
-    if (t->pause >= 0 && (t->pause < end || t->pause > turns_cut(t, end))) {
+    if (t->pause >= 0 &&
+        (t->pause + frames_of(t, TAIL_MS) < end || t->pause > turns_cut(t, end))) {
         set_pause(t, TURN_GOES_ON, t->pause); /* something in it was not as loud as most */
     }
     t->speaking = 0;
