@@ -10,6 +10,7 @@ model, parameters and library the results are. See README.md."""
 import argparse
 import collections
 import csv
+import fcntl
 import hashlib
 import json
 import os
@@ -265,10 +266,10 @@ def listed(arguments, problems):
         argument = argument[7:] if argument.startswith("file://") else argument
         if argument.startswith("@"):
             try:
-                with open(argument[1:], encoding="utf-8") as file:
+                with open(argument[1:], encoding="utf-8", errors="surrogateescape") as file:
                     lines = [line.strip() for line in file]
                 yield from listed([line for line in lines if line], problems)
-            except (OSError, UnicodeDecodeError) as e:
+            except OSError as e:
                 problems.append((argument[1:], reason_of(e)))
         elif "://" in argument:
             yield from remote(argument, problems)
@@ -335,7 +336,7 @@ def jobs_of(o, problems):
         stem = os.path.splitext(name)[0]
         name = stem if stems[stem] == 1 else name
         if names[name] > 1:  # of different directories
-            name += "-" + hashlib.sha256(source.encode()).hexdigest()[:8]
+            name += "-" + hashlib.sha256(os.fsencode(source)).hexdigest()[:8]
         try:
             mark = {**common, "input": identity(source, o.by_content), "source": source}
         except Exception as e:  # pylint: disable=broad-except
@@ -350,23 +351,37 @@ class Report:
     """report.csv, and what is told meanwhile and at the end."""
 
     def __init__(self, path, total):
-        self.file = open(path, "w", newline="", encoding="utf-8")
-        self.rows = csv.writer(self.file)
-        self.rows.writerow(["input", "output", "state", "audio_s", "seconds", "worker", "reason",
-                            "parts"])
+        self.file = open(path, "a", newline="", encoding="utf-8", errors="surrogateescape")
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"{path}: another archive.py is at work") from None
+        except OSError:
+            pass  # not on this file system
+        self.file.truncate(0)
+        self.rows, self.problem = csv.writer(self.file), None
+        self.write("input", "output", "state", "audio_s", "seconds", "worker", "reason", "parts")
         self.counts, self.audio_s, self.total = collections.Counter(), 0, total
         self.begin = self.told = time.monotonic()
 
     def add(self, source, out, state, audio_s=0, seconds=0, reason="", worker="", parts=1):
-        self.rows.writerow([source, out, state, f"{audio_s:.2f}", f"{seconds:.2f}", worker, reason,
-                            parts])
-        self.file.flush()
+        self.write(source, out, state, f"{audio_s:.2f}", f"{seconds:.2f}", worker, reason, parts)
         self.counts[state] += 1
         self.audio_s += audio_s if state != "skipped" else 0
         if state == "failed" or reason:
             self.clear()
             print(f"archive: {source}: {reason}", file=sys.stderr, flush=True)
         self.tell()
+
+    def write(self, *fields):
+        """A row. If the disk is full, what has room later is still done."""
+        try:
+            self.rows.writerow(fields)
+            self.file.flush()
+        except OSError as e:
+            if self.problem is None:
+                print(f"archive: {self.file.name}: {reason_of(e)}", file=sys.stderr)
+            self.problem = e
 
     def state(self):
         wall = time.monotonic() - self.begin
@@ -393,8 +408,11 @@ class Report:
               f"{self.counts['skipped']} finished before, {self.counts['failed']} failed; "
               f"{self.audio_s / 3600:.3f} h of audio in {wall:.1f} s, "
               f"{self.audio_s / max(wall, 1e-3):.1f} x real time", file=sys.stderr)
-        self.file.close()
-        return EXIT_FAILED if self.counts["failed"] else \
+        try:
+            self.file.close()
+        except OSError as e:
+            self.problem = e
+        return EXIT_FAILED if self.counts["failed"] or self.problem else \
             EXIT_INCOMPLETE if self.counts["incomplete"] else EXIT_OK
 
 
@@ -449,10 +467,26 @@ def set_deaths(dask_scheduler):
     dask_scheduler.allowed_failures = DEATHS - 1
 
 
-def places(client):
+class Places:
     """Tasks to have under way: one for each thread of the workers that there are now, so that none
-    waits behind another that kills its worker."""
-    return max(1, sum(client.nthreads().values()))
+    waits behind another that kills its worker. They are counted once a second."""
+
+    def __init__(self, client):
+        self.client, self.n, self.counted = client, 1, 0
+
+    def most(self):
+        if time.monotonic() - self.counted > 1:
+            self.n = max(1, sum(self.client.nthreads().values()))
+            self.counted = time.monotonic()
+        return self.n
+
+
+def results_of(client, futures):
+    """What tasks have returned, fetched together: that takes as long as one."""
+    try:
+        return dict(zip(futures, client.gather(futures)))
+    except Exception:  # pylint: disable=broad-except
+        return {}  # a worker has died since: each by itself, which does it again
 
 
 class Recording:
@@ -460,7 +494,7 @@ class Recording:
 
     def __init__(self, number, job, o):
         self.job, self.o = job, o
-        self.key = f"{number}-{os.path.basename(job.source)}"
+        self.key = f"{number}-{ascii(os.path.basename(job.source))}"  # names may be any bytes
         self.parts, self.left = [], 0
         self.waiting = [("divide", divide_task, job.source, o.params, o.part)] \
             if self.is_long() else [self.whole()]
@@ -482,10 +516,12 @@ class Recording:
             self.parts.append(future)
         return future, function
 
-    def ended(self, future, function):
+    def ended(self, future, function, results):
         """What comes of a task that has ended: the fields of the report, or None if there are more
         to come."""
-        error = future.exception()
+        if future.status == "cancelled":
+            raise ConnectionError("the scheduler is gone, or has cancelled the task")
+        error = future.exception() if future.status == "error" else None
         if error is not None and type(error).__name__ == "KilledWorker":
             self.waiting, self.parts = [], []
             return {"state": "failed", "reason": f"{DEATHS} workers died with it"}
@@ -496,11 +532,12 @@ class Recording:
         if error is not None:
             return {"state": "failed", "reason": reason_of(error)}
         if function is divide_task:
-            self.divide(future.result())
+            self.divide(results[future] if future in results else future.result())
         elif function is part_task:
             self.count_part(future)
         else:
-            state, audio_s, seconds, reason, worker = future.result()
+            state, audio_s, seconds, reason, worker = \
+                results[future] if future in results else future.result()
             n, self.parts = max(1, len(self.parts)), []  # which are then forgotten
             return {"state": state, "audio_s": audio_s, "seconds": seconds, "reason": reason,
                     "worker": worker, "parts": n}
@@ -525,10 +562,10 @@ def run_all(client, jobs, o, report):
     """Runs the jobs, a new task whenever one has ended; what has begun comes first."""
     from distributed import as_completed  # pylint: disable=import-outside-toplevel
     waiting = collections.deque(Recording(i, job, o) for i, job in enumerate(jobs))
-    under_way, done, told = {}, as_completed(), set()
+    under_way, done, told, places = {}, as_completed(), set(), Places(client)
 
     def fill():
-        most = places(client) if waiting else 0
+        most = places.most() if waiting else 0
         while waiting and len(under_way) < most:
             recording = waiting[0]
             if not recording.waiting:
@@ -538,17 +575,22 @@ def run_all(client, jobs, o, report):
             under_way[future] = recording, function
             done.add(future)
     fill()
-    for future in done:
-        recording, function = under_way.pop(future)
-        try:
-            fields = recording.ended(future, function)
-        except Exception as e:  # pylint: disable=broad-except
-            fields = {"state": "failed", "reason": reason_of(e)}
-        if fields is not None and recording not in told:
-            told.add(recording)
-            report.add(recording.job.source, recording.job.out, **fields)
-        elif fields is None and recording.waiting and recording not in told:
-            waiting.appendleft(recording)
+    for batch in done.batches():
+        results = results_of(client, [future for future in batch if future.status == "finished" and
+                                      under_way[future][1] is not part_task])
+        for future in batch:
+            recording, function = under_way.pop(future)
+            try:
+                fields = recording.ended(future, function, results)
+            except ConnectionError:
+                raise
+            except Exception as e:  # pylint: disable=broad-except
+                fields = {"state": "failed", "reason": reason_of(e)}
+            if fields is not None and recording not in told:
+                told.add(recording)
+                report.add(recording.job.source, recording.job.out, **fields)
+            elif fields is None and recording.waiting and recording not in told:
+                waiting.appendleft(recording)
         fill()
 
 
@@ -609,6 +651,8 @@ def main(arguments):
         return EXIT_USAGE
     for source, reason in problems:
         report.add(source, "", "failed", reason=reason)
+    if not jobs and not problems:
+        print("archive: there are no recordings", file=sys.stderr)
     todo = []
     for job in jobs:
         before = is_finished(job, o.formats)
@@ -626,7 +670,12 @@ def main(arguments):
         report.end()
         print("archive: cancelled; start it again to go on", file=sys.stderr)
         return EXIT_CANCELLED
-    except (OSError, ValueError, ImportError) as e:
+    except ImportError as e:
+        report.end()
+        print(f"archive: {sys.executable}: {reason_of(e)}: apt install python3-distributed, or pip "
+              "install distributed", file=sys.stderr)
+        return EXIT_FAILED
+    except (OSError, ValueError) as e:
         report.end()
         print(f"archive: {reason_of(e)}", file=sys.stderr)
         return EXIT_FAILED

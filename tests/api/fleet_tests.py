@@ -246,7 +246,8 @@ def ended(process, status):
 def rows(out):
     """The report, as far as it was written."""
     try:
-        with open(f"{out}/report.csv", encoding="utf-8", newline="") as file:
+        with open(f"{out}/report.csv", encoding="utf-8", errors="surrogateescape",
+                  newline="") as file:
             return list(csv.DictReader(file))
     except FileNotFoundError:
         return []
@@ -351,6 +352,7 @@ def archive_faults():
     recordings(source, 3, 1)
     with open(f"{there}/w.wav", "wb") as file:
         file.write(wav_file(random.Random(0).randbytes(32000)))
+    shutil.copyfile(f"{source}/r00.wav", os.fsencode(source) + b"/a, \xff.wav")  # names are bytes
     for name, pauses in (("long", (6, 1.2, 7, 1)), ("refused", (6, 1))):
         with open(f"{source}/{name}.wav", "wb") as file:
             file.write(conversation(pauses))
@@ -384,7 +386,7 @@ def archive_faults():
     found = {os.path.basename(row["input"]): row for row in rows(out)}
     same(sorted(name for name, row in found.items() if row["state"] == "failed"),
          ["missing.wav", "none.wav", "r01.wav"])
-    same(len(found), 8)
+    same((len(found), found["a, \udcff.wav"]["state"]), (9, "done"))
     same((found["long.wav"]["parts"], found["refused.wav"]["parts"]), ("3", "1"))
     for name in ("long", "refused"):
         done = subprocess.run([f"{os.environ['WNPU_BUILD']}/transcribe", "-q", "-m", TOY, "-t", "1", "-l",
