@@ -120,6 +120,7 @@ check_page() {
     check "$1"
 }
 test_browser() { check_page browser; }
+test_browser_again() { check_page browser_again; }
 test_browser_errors() { check_page browser_errors; }
 test_page() { check_page page; }
 test_together() { check together; }
@@ -144,7 +145,7 @@ for t in ${TEST_SERVER:-formats subtitles speech aligned models jobs jobs_told t
     containers events speakers \
     wyoming wyoming_chunks wyoming_long wyoming_refused realtime realtime_settings realtime_idle realtime_speech \
     realtime_divided realtime_turns realtime_words \
-    realtime_semantic realtime_keys realtime_refused openai sdks livekit browser browser_errors page together mixed \
+    realtime_semantic realtime_keys realtime_refused openai sdks livekit browser browser_again browser_errors page together mixed \
     queue disconnect half_closed \
     shutdown cut_short memory long_recordings websockets hostile frames forbidden silent slow_bodies}; do
     t_run test_$t

@@ -20,7 +20,8 @@ silent        until GET /health is answered that comes behind 200 connections wh
 Times are medians of --rounds, in ms; throughput is audio per time.
 
 --endure: over 8 connections that stay open, N requests with 1 s of SPEECH that has text, or as many
-as M minutes allow; each must be answered as the first. Tells the memory after each tenth.
+as M minutes allow: formats, events, jobs, realtime, wrong ones. Each must be answered as the first of
+its kind. Tells the memory after each tenth.
 
 --silent: while ten realtime connections speak, uploads without and with N connections beside them
 that send silence: the time of each upload, and the CPU time of the server per second.
@@ -146,12 +147,65 @@ def measure(sessions, clip, options):
     return result
 
 
+def ask(c, body, kind, path=PATH, more=None):
+    c.request("POST", path, body, {"Content-Type": kind, **(more or {})})
+    answer = c.getresponse()
+    return answer.status, answer.read()
+
+
+def ask_job(c, body, kind):
+    """A job's answer."""
+    status, text = ask(c, body, kind, more={"Prefer": "respond-async"})
+    while status == 202 or (status == 200 and json.loads(text)["status"] in ("queued", "running")):
+        time.sleep(0.02)
+        c.request("GET", f"/v1/jobs/{json.loads(text)['id']}")
+        answer = c.getresponse()
+        status, text = answer.status, answer.read()
+    return status, json.dumps(json.loads(text).get("result")).encode()
+
+
+def ask_realtime(s, pcm):
+    """What an item without turns is heard as, with deltas."""
+    w = WebSocket(s)
+    w.send("session.update", session={"type": "transcription", "audio": {"input": {
+        "format": {"type": "audio/pcm", "rate": 16000}, "transcription": {"language": "en"},
+        "turn_detection": None}}})
+    w.append(pcm)
+    w.send("input_audio_buffer.commit")
+    got = w.until("conversation.item.input_audio_transcription.completed")[-1]["transcript"]
+    w.close()
+    return 200, got.encode()
+
+
+def mixture(s, clip):
+    """Requests of many kinds, each of which returns a status and an answer."""
+    pcm = clip[44:]
+    forms = [form([("language", "en"), *fields], clip) for fields in (
+        [("response_format", "json")], [("response_format", "srt")], [("stream", "true")],
+        [("response_format", "verbose_json"), ("timestamp_granularities[]", "word,segment")])]
+    wrong = form([("language", "en")], b"no audio" * 500)
+    return [lambda c, f=f: ask(c, *f) for f in forms] + [
+        lambda c: ask_job(c, *forms[0]), lambda c: ask_realtime(s, pcm),
+        lambda c: ask(c, *wrong), lambda c: ask(c, *form([("temperature", "x")], clip)),
+        lambda c: ask(c, *forms[0], path="/nowhere"), lambda c: ask(c, *form([], clip, "audio_file"),
+                                                                  path="/asr?output=vtt&language=en"),
+        lambda c: ask(c, *form([], clip), path="/v1/audio/speech/timestamps")]
+
+
+def memory(server):
+    """Resident KB, and of that what no other process shares."""
+    text = read(f"/proc/{server.process.pid}/smaps_rollup").decode()
+    return tuple(int(re.search(rf"^{name}:\s+(\d+)", text, re.M)[1]) for name in ("Rss", "Pss"))
+
+
 def endure(s, clip, requests, minutes):
-    """Sends requests until they or the time are over."""
-    body, kind = form([("language", "en")], clip)
-    want = json.loads(s.text(clip, [("language", "en")]))["text"]
+    """Sends requests of all kinds until they or the time are over; each kind gets one answer."""
+    kinds = mixture(s, clip)
+    first = http.client.HTTPConnection("127.0.0.1", s.port, timeout=600)
+    want = [kind(first) for kind in kinds]
+    first.close()
     lock, end = threading.Lock(), time.monotonic() + 60 * minutes
-    done, wrong, memory = [0], [], []
+    done, wrong = [0], []
 
     def work():
         c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=600)
@@ -159,23 +213,23 @@ def endure(s, clip, requests, minutes):
             with lock:
                 if done[0] >= requests or time.monotonic() > end:
                     break
-                done[0] += 1
-                if done[0] * 10 % requests == 0:
-                    memory.append(s.memory_kb())
-                    print(f"{done[0]} requests: {memory[-1]} KB resident", flush=True)
-            c.request("POST", PATH, body, {"Content-Type": kind})
-            answer = c.getresponse()
-            text = answer.read()
-            if answer.status != 200 or json.loads(text)["text"] != want:
-                wrong.append((answer.status, text))
+                number = done[0] = done[0] + 1
+                if number == 1 or number * 10 % requests == 0:
+                    rss, pss = memory(s)
+                    print(f"{number} requests: {rss} KB resident, {pss} of its own", flush=True)
+            kind = number % len(kinds)
+            got = kinds[kind](c)
+            if got != want[kind]:
+                wrong.append((kind, got, want[kind]))
         c.close()
     threads = [threading.Thread(target=work) for _ in range(8)]
     for t in threads:
         t.start()
     for t in threads:
         t.join()
-    print(f"{done[0]} requests over 8 connections, {len(wrong)} answered wrongly{wrong[:1]}, "
-          f"{s.memory_kb()} KB resident at the end")
+    print(f"{done[0]} requests of {len(kinds)} kinds over 8 connections, {len(wrong)} answered "
+          f"otherwise than the first {wrong[:1]}, {s.memory_kb()} KB resident and "
+          f"{s.descriptors()} descriptors at the end")
 
 
 def frame(pcm):
@@ -271,7 +325,7 @@ def main():
     audio = read(os.environ["SPEECH"])
     if options.endure:
         data = audio[audio.index(b"data") + 8:]
-        with Server() as s:
+        with Server("--queue", "32") as s:
             clips = [wav_file(data[at:at + 32000]) for at in range(0, len(data) - 32000, 32000)]
             spoken = next(c for c in clips if json.loads(s.text(c))["text"])
             endure(s, spoken, options.endure, options.minutes)
