@@ -141,8 +141,16 @@ static void add_speaker(buffer *b, int32_t speaker)
                  speaker <= 26 ? 'A' + (speaker > 0 ? speaker - 1 : 0) : speaker);
 }
 
+/* What words have besides their times. */
+enum { WITH_SPEAKER = 1, WITH_PROBABILITY = 2 };
+
+static unsigned words_with(const request *r)
+{
+    return r->doubt ? WITH_PROBABILITY : 0;
+}
+
 /* The words of a segment as items of an array that has *n so far. */
-static void add_words(buffer *b, const wnpu_session *session, size_t segment, int speakers,
+static void add_words(buffer *b, const wnpu_session *session, size_t segment, unsigned with,
                       size_t *n)
 {
     wnpu_word w;
@@ -155,9 +163,12 @@ static void add_words(buffer *b, const wnpu_session *session, size_t segment, in
         buffer_string(b, w.text + skip, w.text_length - skip);
         buffer_print(b, ", \"start\": %.3f, \"end\": %.3f", (double)w.t0_ms / 1e3,
                      (double)w.t1_ms / 1e3);
-        if (speakers) {
+        if ((with & WITH_SPEAKER) != 0) {
             buffer_text(b, ", ");
             add_speaker(b, w.speaker);
+        }
+        if ((with & WITH_PROBABILITY) != 0) {
+            buffer_print(b, ", \"probability\": %.3f", (double)w.probability);
         }
         buffer_text(b, "}");
     }
@@ -188,12 +199,12 @@ void reply_segment(buffer *b, const wnpu_session *session, const wnpu_segment *s
     buffer_text(b, "]}\n");
 }
 
-static void add_all_words(buffer *b, const wnpu_session *session, int speakers)
+static void add_all_words(buffer *b, const wnpu_session *session, unsigned with)
 {
     size_t i, n = 0;
     buffer_text(b, ", \"words\": [");
     for (i = 0; i < wnpu_segment_count(session); i++) {
-        add_words(b, session, i, speakers, &n);
+        add_words(b, session, i, with, &n);
     }
     buffer_text(b, "]");
 }
@@ -212,10 +223,58 @@ static void add_plain_segments(buffer *b, const wnpu_session *session)
     buffer_text(b, "]");
 }
 
-/* Extensions: whether text is missing, and how much of a text that the client gave was said. */
-static void add_extensions(buffer *b, const request *r)
+/* What the library writes in a format without limits of subtitles. */
+static void write_plain(buffer *b, const wnpu_session *session, const request *r, int32_t format)
+{
+    wnpu_write_options options;
+    wnpu_write_options_init(&options, sizeof options);
+    options.format = format;
+    options.paragraph_ms = r->layout.paragraph_ms;
+    options.doubt = r->doubt;
+    if (wnpu_write_with(session, &options, NULL, buffer_write, b) != WNPU_OK) {
+        b->failed = 1;
+    }
+}
+
+/* Copies a member of what the library has written, on one line. */
+static void add_member(buffer *b, json all, const char *name)
+{
+    json value = json_get(all, name);
+    size_t i = b->n;
+    if (value.at != NULL) {
+        buffer_print(b, ", \"%s\": ", name);
+        (void)buffer_write(b, value.at, (size_t)(value.end - value.at));
+        for (; i < b->n && !b->failed; i++) { /* strings have none */
+            b->bytes[i] = b->bytes[i] == '\n' ? ' ' : b->bytes[i];
+        }
+    }
+}
+
+/* Paragraphs, and how certain the text is. */
+static void add_reading(buffer *b, const wnpu_session *session, const request *r)
+{
+    buffer text = {NULL, 0, 0, 0};
+    json all;
+    size_t wrong;
+    if (r->layout.paragraph_ms == 0 && !r->doubt) {
+        return;
+    }
+    write_plain(&text, session, r, WNPU_FORMAT_JSON);
+    if (text.failed || json_parse(&all, text.bytes, text.n, &wrong) != 0) {
+        b->failed = 1;
+    } else {
+        add_member(b, all, "paragraphs");
+        add_member(b, all, "certainty");
+    }
+    buffer_free(&text);
+}
+
+/* Extensions: paragraphs, whether text is missing, and how much of a text that the client gave was
+ * said. */
+static void add_extensions(buffer *b, const wnpu_session *session, const request *r)
 {
     const wnpu_align_stats *a = &r->aligned;
+    add_reading(b, session, r);
     buffer_text(b, r->incomplete ? ", \"incomplete\": true" : "");
     if (a->struct_size > 0) {
         buffer_print(b, ", \"alignment\": {\"words\": %llu, \"said\": %llu, \"alike\": %llu, "
@@ -264,7 +323,7 @@ static void add_summary(buffer *b, const wnpu_session *session, const wnpu_model
     buffer_text(b, ", ");
     (r->stream ? add_usage_tokens : add_usage)(b, session);
     reply_languages(b, session);
-    add_extensions(b, r);
+    add_extensions(b, session, r);
 }
 
 /* ---- whisper.cpp's verbose_json ----
@@ -348,7 +407,7 @@ static void reply_whisper_cpp(buffer *b, const wnpu_session *session, const requ
         add_segment(b, session, i, &s);
     }
     buffer_text(b, "]");
-    add_extensions(b, r);
+    add_extensions(b, session, r);
     if (!r->no_detection) {
         add_language_detection(b, session);
     }
@@ -358,7 +417,7 @@ static void reply_whisper_cpp(buffer *b, const wnpu_session *session, const requ
 /* ---- OpenAI's verbose_json ---- */
 
 /* The segments with their words, which players need there. */
-static void add_with_words(buffer *b, const wnpu_session *session, json segments)
+static void add_with_words(buffer *b, const wnpu_session *session, const request *r, json segments)
 {
     const char *cursor = NULL, *from = segments.at;
     json unused, segment;
@@ -368,7 +427,7 @@ static void add_with_words(buffer *b, const wnpu_session *session, json segments
         (void)buffer_write(b, from, (size_t)(segment.end - 1 - from));
         from = segment.end - 1;
         buffer_text(b, ",\n   \"words\": [");
-        add_words(b, session, i, 0, &n);
+        add_words(b, session, i, words_with(r), &n);
         buffer_text(b, "]");
     }
     (void)buffer_write(b, from, (size_t)(segments.end - from));
@@ -386,11 +445,15 @@ static void add_verbose_members(buffer *b, const wnpu_session *session, const re
         if (json_is(key, "segments") && r->word_list && !r->segments) {
             continue;
         }
+        if (json_is(key, "words") && r->doubt) {
+            add_all_words(b, session, words_with(r));
+            continue;
+        }
         buffer_text(b, n++ > 0 ? ",\n " : "");
         (void)buffer_write(b, key.at, (size_t)(key.end - key.at));
         buffer_text(b, ": ");
         if (json_is(key, "segments") && r->word_list) {
-            add_with_words(b, session, value);
+            add_with_words(b, session, r, value);
         } else if (json_is(key, "language") && r->params.task == WNPU_TRANSLATE) {
             buffer_text(b, "\"english\"");
         } else {
@@ -412,7 +475,7 @@ static void reply_verbose(buffer *b, const wnpu_session *session, const request 
         add_verbose_members(b, session, r, all);
         buffer_text(b, ",\n ");
         add_usage(b, session);
-        add_extensions(b, r);
+        add_extensions(b, session, r);
         buffer_text(b, "}\n");
     }
     buffer_free(&text);
@@ -434,7 +497,7 @@ void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *mod
             add_plain_segments(b, session);
         }
         if (r->word_list) {
-            add_all_words(b, session, 0);
+            add_all_words(b, session, words_with(r));
         }
         buffer_text(b, "}\n");
         break;
@@ -442,14 +505,19 @@ void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *mod
     case ANSWER_DIARIZED_JSON: reply_diarized(b, session, model, r); break;
     case ANSWER_VERBOSE_CPP: reply_whisper_cpp(b, session, r); break;
     case ANSWER_TEXT:
+        if (r->layout.paragraph_ms > 0) {
+            write_plain(b, session, r, WNPU_FORMAT_TXT);
+            break;
+        }
         add_all_text(b, session);
         buffer_text(b, "\n");
         break;
     case ANSWER_WRITTEN:
-        b->failed |= (r->has_layout
-                          ? wnpu_write_with(session, &r->layout, NULL, buffer_write, b)
-                          : wnpu_write(session, (wnpu_format)r->layout.format, buffer_write, b)) !=
-                     WNPU_OK;
+        if (!r->has_layout) {
+            write_plain(b, session, r, r->layout.format);
+        } else if (wnpu_write_with(session, &r->layout, NULL, buffer_write, b) != WNPU_OK) {
+            b->failed = 1;
+        }
         break;
     }
 }
@@ -484,7 +552,7 @@ static void reply_diarized(buffer *b, const wnpu_session *session, const wnpu_mo
         add_turn(b, &s, i);
     }
     buffer_text(b, "]");
-    add_all_words(b, session, 1);
+    add_all_words(b, session, WITH_SPEAKER | words_with(r));
     buffer_text(b, "}\n");
 }
 
@@ -576,7 +644,7 @@ void reply_done(buffer *b, const wnpu_session *session, const wnpu_model *model,
         add_plain_segments(b, session);
     }
     if (r->word_list) {
-        add_all_words(b, session, 0);
+        add_all_words(b, session, words_with(r));
     }
     if (r->tentative && r->format == ANSWER_VERBOSE_JSON) {
         add_verbose(b, session, model, r);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
+#define PARAGRAPH_MS 2000 /* the pause that begins one, unless the client tells another */
 #define HOTWORD_BEAM 5   /* hypotheses of a search with hotwords */
 #define PROMPT_MOST 4000 /* bytes of a prompt that the library accepts, and a few less */
 
@@ -188,7 +189,7 @@ static int take_switch(request *r, const char *name, const char *param, const ch
         {"async", offsetof(request, async)}, {"progress", offsetof(request, progress)},
         {"token_times", offsetof(request, token_times)},
         {"no_detection", offsetof(request, no_detection)},
-        {"align_extra", offsetof(request, align_extra)}
+        {"align_extra", offsetof(request, align_extra)}, {"doubt", offsetof(request, doubt)}
     };
     size_t i = 0;
     while (strcmp(members[i].name, param) != 0) {
@@ -340,10 +341,12 @@ static const layout_member layout_members[] = {
     {"min_cue_ms", LAYOUT(min_cue_ms), 0, 10000},
     {"min_gap_ms", LAYOUT(min_gap_ms), 0, 1000},
     {"reading_speed", LAYOUT(reading_speed), 5, 100},
-    {"max_words", LAYOUT(max_words), 1, 128}
+    {"max_words", LAYOUT(max_words), 1, 128},
+    {"paragraph_ms", LAYOUT(paragraph_ms), 200, 60000}
 };
 
-static int take_layout(request *r, const char *name, const char *param, const char *value)
+/* Moves a number into the range of a member of the layout, unless it is 0. */
+static int read_limit(request *r, const char *name, const char *param, const char *value)
 {
     const layout_member *m = layout_members;
     char *end;
@@ -357,9 +360,26 @@ static int take_layout(request *r, const char *name, const char *param, const ch
     }
     limit = (int32_t)(n == 0 || n > m->low ? n < m->high ? n : m->high : m->low);
     memcpy((char *)&r->layout + m->offset, &limit, sizeof limit);
-    r->has_layout |= n > 0;
+    return 0;
+}
+
+static int take_layout(request *r, const char *name, const char *param, const char *value)
+{
+    if (read_limit(r, name, param, value) != 0) {
+        return -1;
+    }
+    r->has_layout |= strtol(value, NULL, 10) > 0;
     r->is_layout_chosen = 1;
     return 0;
+}
+
+/* Paragraphs of the usual length of a pause, or of the client's. */
+static int take_paragraphs(request *r, const char *name, const char *param, const char *value)
+{
+    int on, failed = read_flag(r, name, value, &on);
+    (void)param;
+    r->layout.paragraph_ms = failed == 0 && on ? PARAGRAPH_MS : 0;
+    return failed;
 }
 
 /* The longest cue in characters, which is on one line; whisper.cpp's clients send 1 for words. */
@@ -530,6 +550,9 @@ static const field_row fields[] = {
     {"reading_speed", API_ALL, take_layout, "reading_speed"},
     {"highlight_words", API_ALL, take_word_times, NULL},
     {"word_times", API_ALL, take_word_times, NULL},
+    {"paragraphs", API_ALL, take_paragraphs, NULL},
+    {"paragraph_ms", API_ALL, read_limit, "paragraph_ms"},
+    {"doubt", API_ALL, take_switch, "doubt"},
 
     {"translate", API_WHISPER_CPP, take_task, NULL},
     {"temperature_inc", API_WHISPER_CPP, take_param, "temperature_step"},
@@ -786,6 +809,8 @@ int request_finish(request *r, const wnpu_model *model)
 {
     wnpu_format_info written = {.struct_size = sizeof written};
     r->params.beam = request_beam(&r->params, r->max_beams);
+    r->layout.doubt = r->doubt;
+    r->params.words |= r->doubt;
     if (r->format == ANSWER_DIARIZED_JSON) {
         r->params.words = 1;
         r->speakers = 1;

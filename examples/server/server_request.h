@@ -43,8 +43,10 @@ typedef struct request {
     int speakers;             /* each channel has a speaker of its own */
     int logprobs;             /* of each token, in JSON and events */
     int segments, word_list;  /* timestamp_granularities that were asked for */
+    int doubt;                /* an extension: how certain the text and its words are */
     int token_times;          /* of whisper.cpp's server: 1, 0, or -1 if the client does not say */
-    wnpu_write_options layout; /* of subtitles; for all that the library writes, its format */
+    wnpu_write_options layout; /* of subtitles; for all that the library writes, its format; for all
+                                 texts, paragraphs */
     int has_layout;
     int is_layout_chosen;     /* the client has named a limit, or none */
     int incomplete;           /* the run was ended before the end of the recording */

@@ -587,6 +587,38 @@ def matches(document, schema, value, at="$"):
     return None
 
 
+def paragraphs():
+    """Paragraphs and doubts, as transcribe writes them, in each format that has them."""
+    silence = bytes(3 * 32000)
+    twice = wav_file(DATA[:5 * 32000] + silence + DATA[:5 * 32000])
+    with open(f"{T}/twice.wav", "wb") as file:
+        file.write(twice)
+    wants = {kind: transcribed("-l", "en", "-f", kind, "--words", "--paragraphs", "2000", "--doubt",
+                               path=f"{T}/twice.wav") for kind in ("txt", "json", "vtt")}
+    want = json.loads(wants["json"])
+    asked = [("language", "en"), ("paragraphs", "true"), ("doubt", "true")]
+    with Server() as s:
+        text = s.text(twice, [*asked, ("response_format", "text")])
+        same(text, wants["txt"])
+        same(text.count("\n\n"), 1)
+        same(s.text(twice, [*asked, ("response_format", "vtt"), ("max_len", "0")]), wants["vtt"])
+        assert "::cue(.doubtful)" in s.text(twice, [*asked, ("response_format", "vtt")])
+        for kind in ("json", "verbose_json"):
+            got = json.loads(s.text(twice, [*asked, ("response_format", kind),
+                                            ("timestamp_granularities[]", "word,segment")]))
+            same((got["paragraphs"], got["certainty"]), (want["paragraphs"], want["certainty"]))
+            same(len(got["paragraphs"]), 2)
+            pairs = list(zip(got["words"], (w for x in want["segments"] for w in x["words"]), strict=True))
+            assert pairs and all(abs(a["probability"] - b["probability"]) < 1e-3 for a, b in pairs), pairs
+        whole = json.loads(s.text(twice, [("language", "en"), ("paragraph_ms", "20000")]))
+        same(len(whole["paragraphs"]), 1)
+        plain = json.loads(s.text(twice, [("language", "en"), ("response_format", "verbose_json")]))
+        assert not {"paragraphs", "certainty"} & set(plain), plain
+        done = s.text(twice, [*asked, ("stream", "true")]).strip().split("\n\n")[-1].split("data: ")[1]
+        same(json.loads(done)["paragraphs"], want["paragraphs"])
+        same(s.post("/v1/audio/transcriptions", twice, [("paragraph_ms", "x")])[0], 400)
+
+
 def openapi():
     """The document tells what each path answers, with success and with errors."""
     with Server("--api-key", "sesame", "--max-mb", "1") as s:
@@ -616,7 +648,9 @@ def openapi():
             for kind in formats:
                 if kind in ("json", "verbose_json", "diarized_json", "text", "vtt"):
                     for more in ([], [("timestamp_granularities", "word,segment"),
-                                      ("include[]", "logprobs")]):
+                                      ("include[]", "logprobs")],
+                                 [("paragraphs", "true"), ("doubt", "true"),
+                                  ("timestamp_granularities", "word")]):
                         check(path, s.post(path, cut(0, 5), [("response_format", kind), *more], key),
                               "post")
             check(path, s.post(path, cut(0, 3), [("align", "we have"), ("stream", "true")], key)

@@ -62,6 +62,7 @@ test_several_keys() { check several_keys; }
 test_keys() { check keys; }
 test_listening() { check listening; }
 test_subtitles() { check subtitles; }
+test_paragraphs() { check paragraphs; }
 test_speech() { check speech; }
 test_aligned() { check aligned; }
 test_long_recordings() {
@@ -141,7 +142,7 @@ test_containers() {
     check containers
 }
 
-for t in ${TEST_SERVER:-formats subtitles speech aligned models jobs jobs_told tls options languages errors keys several_keys openapi listening origins operation threads persistent \
+for t in ${TEST_SERVER:-formats subtitles paragraphs speech aligned models jobs jobs_told tls options languages errors keys several_keys openapi listening origins operation threads persistent \
     containers events speakers \
     wyoming wyoming_chunks wyoming_long wyoming_refused realtime realtime_settings realtime_idle realtime_speech \
     realtime_divided realtime_turns realtime_words \
