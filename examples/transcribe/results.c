@@ -7,7 +7,13 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define UNSURE "\033[33m"     /* yellow */
+#define DOUBTFUL "\033[31m"   /* red */
+#define CERTAIN "\033[39m"
+#define NEARBY 64             /* bytes before a word that may be no words: a speaker's name */
 
 /* ---- destinations ---- */
 
@@ -217,6 +223,7 @@ typedef struct content {
     int index, format;        /* index of the input; wnpu_format */
     int shared;               /* several inputs share standard output */
     int first;                /* this is the first of them */
+    int coloured;             /* see is_coloured() */
     const wnpu_write_cursor *written; /* what was written during the run, or NULL; the first time
                                  that the output is filled, only the rest is written */
 } content;
@@ -245,6 +252,94 @@ static int put_line(wnpu_write_fn write, void *sink, const char *text)
         status = put(write, sink, one);
     }
     return status;
+}
+
+/* ---- colours of a terminal ---- */
+
+/* Whether an output shows text on a terminal with colours, and doubtful words are to have some. */
+static int is_coloured(const options *o, const output *one, int format)
+{
+    const char *terminal = getenv("TERM"), *none = getenv("NO_COLOR");
+    return o->layout.doubt && format == WNPU_FORMAT_TXT && one->kind == OUTPUT_STDOUT &&
+           isatty(STDOUT_FILENO) && terminal != NULL && strcmp(terminal, "dumb") != 0 &&
+           (none == NULL || none[0] == '\0');
+}
+
+typedef struct gathered {
+    char *text;
+    size_t n, room;
+} gathered;
+
+/* A wnpu_write_fn: keeps what is written as a string. */
+static int64_t gather(void *user, const void *data, size_t size)
+{
+    gathered *g = user;
+    if (g->n + size >= g->room) {
+        size_t room = 2 * (g->n + size) + 1;
+        char *larger = realloc(g->text, room);
+        if (larger == NULL) {
+            return -1;
+        }
+        g->text = larger;
+        g->room = room;
+    }
+    memcpy(g->text + g->n, data, size);
+    g->n += size;
+    g->text[g->n] = '\0';
+    return (int64_t)size;
+}
+
+/* Writes a word of the text at *at in its colour, and what is before it. */
+static int paint_word(const wnpu_word *w, char **at, wnpu_write_fn write, void *sink)
+{
+    const char *colour = w->probability < WNPU_PROBABILITY_DOUBTFUL ? DOUBTFUL : UNSURE;
+    const char *word = w->text + strspn(w->text, " ");
+    char *found = strstr(*at, word), *end = found != NULL ? found + strlen(word) : NULL, kept;
+    int status;
+    if (word[0] == '\0' || found == NULL || found - *at > NEARBY) {
+        return WNPU_OK; /* a line break in it was dictated */
+    }
+    kept = *end;
+    *end = '\0';
+    if (w->probability < WNPU_PROBABILITY_UNSURE) {
+        *found = '\0';
+        status = put(write, sink, *at);
+        *found = word[0];
+        status = status == WNPU_OK ? put(write, sink, colour) : status;
+        status = status == WNPU_OK ? put(write, sink, found) : status;
+        status = status == WNPU_OK ? put(write, sink, CERTAIN) : status;
+    } else {
+        status = put(write, sink, *at);
+    }
+    *end = kept;
+    *at = end;
+    return status;
+}
+
+/* As wnpu_write_with(), for a terminal with colours. */
+static int write_coloured(const wnpu_session *session, const wnpu_write_options *layout,
+                          wnpu_write_cursor *cursor, wnpu_write_fn write, void *sink)
+{
+    gathered g = {NULL, 0, 0};
+    wnpu_segment s;
+    wnpu_word w = {.struct_size = sizeof w};
+    size_t i = cursor != NULL ? (size_t)cursor->segment : 0, k;
+    int status = wnpu_write_with(session, layout, cursor, gather, &g);
+    char *at = g.text;
+    for (; status == WNPU_OK && at != NULL && wnpu_get_segment(session, i, &s) == WNPU_OK; i++) {
+        for (k = 0; status == WNPU_OK && wnpu_get_word(session, i, k, &w) == WNPU_OK; k++) {
+            status = paint_word(&w, &at, write, sink);
+        }
+    }
+    status = status == WNPU_OK && at != NULL ? put(write, sink, at) : status;
+    free(g.text);
+    return status;
+}
+
+static int write_results(const content *c, const wnpu_write_options *layout,
+                         wnpu_write_cursor *cursor, wnpu_write_fn write, void *sink)
+{
+    return (c->coloured ? write_coloured : wnpu_write_with)(c->session, layout, cursor, write, sink);
 }
 
 /* The recognised phrase with its log-probability and margin, and the second best. */
@@ -312,7 +407,7 @@ static int fill(void *user, wnpu_write_fn write, void *sink)
     if (status == WNPU_OK) {
         status = c->o->spans ? put_spans(c->session, write, sink)
                : c->choice != NULL && c->format == WNPU_FORMAT_TXT ? put_choice(c, write, sink)
-               : wnpu_write_with(c->session, &layout, rest ? &cursor : NULL, write, sink);
+               : write_results(c, &layout, rest ? &cursor : NULL, write, sink);
     }
     return results_are_array(c->o) && status == WNPU_OK ? put(write, sink, "}") : status;
 }
@@ -346,12 +441,13 @@ int results_open(const options *o, int index, outputs *out)
 int results_write(const options *o, const wnpu_session *session, int index,
                   const wnpu_choice *choice, outputs *out)
 {
-    content c = {o, session, choice, index, 0, is_shared(o), out->written == 0, NULL};
+    content c = {o, session, choice, index, 0, is_shared(o), out->written == 0, 0, NULL};
     int target, code = 0;
     for (target = 0; target < out->n; target++) {
         output *one = &out->of[target];
         int saved;
         c.format = o->formats[target];
+        c.coloured = is_coloured(o, one, c.format);
         c.written = out->cursors[target].struct_size > 0 ? &out->cursors[target] : NULL;
         saved = output_save(one, fill, &c);
         out->written += one->kind == OUTPUT_STDOUT && saved == 0;
@@ -377,7 +473,7 @@ static int64_t write_fd(void *user, const void *data, size_t size)
 
 int results_stream(const options *o, const wnpu_session *session, int index, outputs *out)
 {
-    content c = {o, session, NULL, index, 0, is_shared(o), out->written == 0, NULL};
+    content c = {o, session, NULL, index, 0, is_shared(o), out->written == 0, 0, NULL};
     wnpu_write_options layout = o->layout;
     int target;
     for (target = 0; target < out->n; target++) {
@@ -395,7 +491,8 @@ int results_stream(const options *o, const wnpu_session *session, int index, out
             }
             cursor->struct_size = sizeof *cursor;
         }
-        if (wnpu_write_with(session, &layout, cursor, write_fd, &fd) != WNPU_OK) {
+        c.coloured = is_coloured(o, one, layout.format);
+        if (write_results(&c, &layout, cursor, write_fd, &fd) != WNPU_OK) {
             return -1;
         }
     }

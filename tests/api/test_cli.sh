@@ -348,7 +348,47 @@ test_style() {
     run 0 "$transcribe" -q -m "$model" --doubt -f vtt examples/jfk.wav
     has "$T/out" '::cue(.unsure)'
     has "$T/out" '<c.unsure>'
+    run 0 "$transcribe" -q -m "$model" --doubt examples/jfk.wav
+    grep -q "$(printf '\033')" "$T/out" && fail "colours in a file: $(cat "$T/out")"
+    test_colours
     run 1 "$transcribe" -m "$model" --paragraphs 100 examples/jfk.wav
+}
+
+# What a terminal shows: the same text, with the words of vtt's marks in colours.
+test_colours() {
+    have python3 || return
+    cat >"$T/terminal.py" <<'PROGRAM'
+import os, pty, re, subprocess, sys
+
+def shown(**more):
+    ours, its = pty.openpty()
+    done = subprocess.Popen(sys.argv[1:], stdout=its, env={**os.environ, "TERM": "xterm", **more})
+    os.close(its)
+    text = b""
+    try:
+        while (got := os.read(ours, 65536)):
+            text += got
+    except OSError:  # the end
+        pass
+    assert done.wait() == 0
+    return text.decode().replace("\r\n", "\n")
+
+text = shown()
+print(re.sub(r"\x1b\[\d+m", "", text), end="")
+for colour, kind in (("33", "unsure"), ("31", "doubtful")):
+    for word in re.findall(rf"\x1b\[{colour}m(.*?)\x1b\[39m", text):
+        print(f"<c.{kind}>{word}</c>", file=sys.stderr)
+for more in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+    assert "\x1b" not in shown(**more)
+PROGRAM
+    cp "$T/out" "$T/want"
+    run 0 python3 "$T/terminal.py" "$transcribe" -q -m "$model" --doubt examples/jfk.wav
+    cmp -s "$T/out" "$T/want" || fail "on a terminal: $(cat "$T/out")"
+    cp "$T/err" "$T/marks"
+    run 0 "$transcribe" -q -m "$model" --doubt -f vtt examples/jfk.wav
+    grep -o '<c\.[a-z]*>[^<]*</c>' "$T/out" | sort >"$T/want"
+    filled "$T/want"
+    sort "$T/marks" | cmp -s - "$T/want" || fail "colours: $(cat "$T/marks")"
 }
 
 # A list with a byte order mark and CR LF is the list without them.
