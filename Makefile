@@ -74,10 +74,11 @@ else
 CFLAGS ?= -O2 -std=c11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow
 LDLIBS += -lm -lpthread
 FUZZ_CC ?= clang
-FUZZ_CFLAGS ?= -O1 -g -std=c11 -fsanitize=address,undefined -fno-sanitize-recover=undefined
+FUZZ_CFLAGS ?= -O1 -g -std=c11 -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+               -DWNPU_KEEP_FLAGS
 SANITIZE = -O1 -g -std=c11 -fsanitize=address,undefined -fno-sanitize-recover=undefined \
-           -fno-omit-frame-pointer
-SANITIZE_THREAD = -O1 -g -std=c11 -fsanitize=thread
+           -fno-omit-frame-pointer -DWNPU_KEEP_FLAGS
+SANITIZE_THREAD = -O1 -g -std=c11 -fsanitize=thread -DWNPU_KEEP_FLAGS
 
 # In targets and prerequisites spaces are escaped, in recipes names are quoted. Functions that split
 # text into words see several in a name with spaces: prefix their results, not their arguments. A
@@ -229,7 +230,7 @@ $(B)/tests/test_kernels_avx512: private override CFLAGS += -Wno-psabi
 
 # Where allocations and files are tested, optimising the source again would only take time.
 $(B)/tests/test_contract $(B)/tests/test_faults $(B)/tests/test_memory $(B)/tests/test_wnpu: \
-    private override CFLAGS := $(subst -O2,-O1,$(CFLAGS))
+    private override CFLAGS := $(subst -O2,-O1 -DWNPU_KEEP_FLAGS,$(CFLAGS))
 
 $(B)/tests/%: %.c $(B)/libwhisper_npu.a $(B)/linked_with | $(B)/tests
 	$(COMPILE) $(OWN_CFLAGS) $(LDFLAGS) $< "$(BUILD)/libwhisper_npu.a" $(LDLIBS) $(OWN_LIBS) \

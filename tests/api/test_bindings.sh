@@ -316,7 +316,7 @@ test_python_finds() {
 install_from() {
     rm -rf "$T/venv"
     try python3 -m venv "$T/venv" || return
-    try env -u PYTHONPATH CFLAGS=-O1 PIP_NO_INDEX=1 PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    try env -u PYTHONPATH CFLAGS="-O1 -DWNPU_KEEP_FLAGS" PIP_NO_INDEX=1 PIP_DISABLE_PIP_VERSION_CHECK=1 \
         "$T/venv/bin/pip" install -q --no-cache-dir --no-build-isolation "$1" || return
     data || return
     (unset WNPU_LIBRARY LD_LIBRARY_PATH PYTHONPATH

@@ -33,9 +33,8 @@ compile() {
         fail "$* -c whisper_npu.c: $(grep -m 3 -E 'error|warning' "$T/log")"
 }
 
-# unoptimised COMPILER: the flag with which it is fastest. whisper_npu.c asks gcc for -O3 when it is
-# given none.
-unoptimised() { [ "$1" = clang ] && echo -O0 || echo -O1; }
+# unoptimised COMPILER: the flags with which it is fastest. whisper_npu.c asks gcc for more otherwise.
+unoptimised() { [ "$1" = clang ] && echo -O0 || echo -O1 -DWNPU_KEEP_FLAGS; }
 
 # optimised COMPILER: $T/COMPILER.o, compiled once for several tests. clang does not warn of what only
 # its optimiser sees, and without -O it takes a few seconds.

@@ -52,7 +52,7 @@ test_shared() {
 # shellcheck disable=SC2086
 test_lto_gcc() {
     have gcc g++ || return
-    try gcc -O1 -flto $warnings -c third_party/whisper_npu.c -o lto.o &&
+    try gcc -O1 -DWNPU_KEEP_FLAGS -flto $warnings -c third_party/whisper_npu.c -o lto.o &&
         try g++ -O1 -flto -std=c++11 $warnings -Ithird_party src/app.cpp lto.o -o app_lto -lm \
             -lpthread && hears ./app_lto
 }

@@ -57,7 +57,7 @@ machine() {
     cc=$1-gcc emulator=$2
     shift 2
     rm -f "$T/app"
-    have "$cc" "$emulator" && make_app "$cc" -O1 -static "$@" || return
+    have "$cc" "$emulator" && make_app "$cc" -O1 -DWNPU_KEEP_FLAGS -static "$@" || return
     answers "$emulator" "$T/app" "$T/toy.bin" "$T/noise.wav"
 }
 
@@ -124,7 +124,7 @@ test_big_endian() {
 # The whole command line tool without a shared library, as for a small appliance.
 test_musl() {
     have musl-gcc || return
-    if musl-gcc -std=c11 -O1 -static -s -DNO_NPU -I. examples/transcribe/*.c examples/kit/*.c \
+    if musl-gcc -std=c11 -O1 -DWNPU_KEEP_FLAGS -static -s -DNO_NPU -I. examples/transcribe/*.c examples/kit/*.c \
         whisper_npu.c -o "$T/static" -lm 2>"$T/log"; then
         answers "$T/static" -q -t 2 -m "$T/toy.bin" --vad off --max-tokens 8 --no-fallback -f json \
             "$T/noise.wav"
