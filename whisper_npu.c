@@ -11295,6 +11295,89 @@ static void mf_decode_f16(const op_kernels *op, const unsigned char *in, float *
     op->from_f16(out, in, n);
 }
 
+/* ---- numbers: blocks of 256 ----
+ *
+ * ggml's "k-quants" (block_q4_K and its like in ggml-common.h). A block has groups of equal numbers
+ * of values; the scales of the groups are integers themselves, in units of one float16. */
+
+#define MF_SUPER 256u
+
+/* Scale and minimum of group k of 8, six bits each: those of groups 4..7 have their upper two bits
+ * in the bytes of groups 0..3. */
+static void mf_six_bits(const unsigned char *in, size_t k, float unit[2])
+{
+    unsigned scale = in[k] & 63u, least = in[k + 4] & 63u;
+    if (k >= 4) {
+        scale = (in[k + 4] & 15u) | in[k - 4] >> 6 << 4;
+        least = in[k + 4] >> 4 | in[k] >> 6 << 4;
+    }
+    unit[0] *= (float)scale;
+    unit[1] *= (float)least;
+}
+
+/* Units of scale and minimum as float16, 12 bytes for 8 groups, the fifth bits if there are five,
+ * bit k for group k, and the other four bits, two groups in 32 bytes: q * scale - minimum. */
+WNPU_INLINE void mf_decode_k45(const op_kernels *op, const unsigned char *in, float *out, size_t n,
+                               int five)
+{
+    size_t i, k, j;
+    for (i = 0; i < n; i += MF_SUPER, in += five ? 176 : 144) {
+        const unsigned char *high = in + 16, *low = high + (five ? 32 : 0);
+        for (k = 0; k < 8; k++) {
+            unsigned char q[32];
+            float unit[2], *to = out + i + 32 * k;
+            op->from_f16(unit, in, 2);
+            mf_six_bits(in + 4, k, unit);
+            for (j = 0; j < 32; j++) {
+                q[j] = (unsigned char)((low[k / 2 * 32 + j] >> k % 2 * 4 & 15) |
+                                       (five ? (high[j] >> k & 1) << 4 : 0));
+            }
+            for (j = 0; j < 32; j++) {
+                to[j] = (float)q[j] * unit[0] - unit[1];
+            }
+        }
+    }
+}
+
+static void mf_decode_q4_k(const op_kernels *op, const unsigned char *in, float *out, size_t n)
+{
+    mf_decode_k45(op, in, out, n, 0);
+}
+
+static void mf_decode_q5_k(const op_kernels *op, const unsigned char *in, float *out, size_t n)
+{
+    mf_decode_k45(op, in, out, n, 1);
+}
+
+/* 128 bytes with the lower four bits, 64 with the upper two, 16 scales of a byte, and their unit as
+ * float16. Values are (q - 32) * scale. Each half of a block has four runs of 32 values side by
+ * side: their lower bits in the nibbles of 64 bytes, their upper bits in the bit pairs of 32. */
+static void mf_decode_q6_k(const op_kernels *op, const unsigned char *in, float *out, size_t n)
+{
+    size_t i, k, j;
+    for (i = 0; i < n; i += MF_SUPER, in += 210) {
+        float unit;
+        op->from_f16(&unit, in + 208, 1);
+        for (k = 0; k < 16; k++) { /* groups */
+            const size_t run = k / 2 % 4, half = k / 8, at = k % 2 * 16;
+            const unsigned char *low = in + half * 64 + run % 2 * 32 + at;
+            const unsigned char *high = in + 128 + half * 32 + at;
+            const float scale = unit * (float)(int8_t)in[192 + k];
+            signed char q[16];
+            float *to = out + i + 16 * k;
+            for (j = 0; j < 16; j++) {
+                int upper = high[j] >> 2 * run & 3;
+                q[j] = (signed char)((low[j] >> run / 2 * 4 & 15) + 16 * upper - 32);
+            }
+            for (j = 0; j < 16; j++) {
+                to[j] = (float)q[j] * scale;
+            }
+        }
+    }
+}
+
+/* ---- tensor types ---- */
+
 /* Tensor types of ggml (ggml-common.h), by their numbers. */
 static const struct {
     const char *name;         /* NULL: not supported */
@@ -11309,9 +11392,21 @@ static const struct {
     [6] = {"q5_0", 32, 22, NULL},
     [7] = {"q5_1", 32, 24, NULL},
     [8] = {"q8_0", 32, 34, NULL},
+    [12] = {"q4_K", MF_SUPER, 144, mf_decode_q4_k},
+    [13] = {"q5_K", MF_SUPER, 176, mf_decode_q5_k},
+    [14] = {"q6_K", MF_SUPER, 210, mf_decode_q6_k},
 };
 
 #define MF_TYPES ((uint32_t)(sizeof mf_types / sizeof mf_types[0]))
+#define MF_TYPE_NAMES "f32, f16, q4_0, q4_1, q5_0, q5_1, q8_0, q4_K, q5_K or q6_K"
+
+/* Names of those that are refused. */
+static const char *const mf_other_types[] = {
+    [9] = "q8_1", [10] = "q2_K", [11] = "q3_K", [15] = "q8_K", [16] = "iq2_xxs", [17] = "iq2_xs",
+    [18] = "iq3_xxs", [19] = "iq1_s", [20] = "iq4_nl", [21] = "iq3_s", [22] = "iq2_s",
+    [23] = "iq4_xs", [24] = "i8", [25] = "i16", [26] = "i32", [27] = "i64", [28] = "f64",
+    [29] = "iq1_m", [30] = "bf16", [34] = "tq1_0", [35] = "tq2_0", [39] = "mxfp4"
+};
 
 static int mf_is_type(uint32_t type)
 {
@@ -11622,6 +11717,17 @@ static int mf_same_shape(const uint32_t *a, uint32_t n, const uint32_t *b, uint3
 
 /* ---- pass 1: the index of tensors ---- */
 
+static int mf_refuse_type(const mf_loader *l, const char *name, uint64_t at, uint32_t type)
+{
+    const char *known = type < sizeof mf_other_types / sizeof mf_other_types[0]
+                            ? mf_other_types[type] : NULL;
+    char number[24];
+    (void)snprintf(number, sizeof number, "type %ld", (long)(int32_t)type);
+    return er_set(l->error, WNPU_E_UNSUPPORTED, "tensor '%s' at byte %llu is %s, expected "
+                  MF_TYPE_NAMES "; take the model in one of these, such as q5_0 or q8_0", name,
+                  (unsigned long long)at, known != NULL ? known : number);
+}
+
 /* Checks and registers a tensor whose data begin at the current position, and skips them. */
 static int mf_add_tensor(mf_loader *l, uint64_t at, uint32_t tensor, uint32_t type,
                          const uint32_t *ne, uint32_t n_dims)
@@ -11644,14 +11750,13 @@ static int mf_add_tensor(mf_loader *l, uint64_t at, uint32_t tensor, uint32_t ty
                       want[1] > 1 ? 2 : 1));
     }
     if (!mf_is_type(type)) {
-        return er_set(l->error, WNPU_E_UNSUPPORTED, "tensor '%s' at byte %llu has type %ld, "
-                      "expected f32, f16, q4_0, q4_1, q5_0, q5_1 or q8_0; convert the model", name,
-                      (unsigned long long)at, (long)(int32_t)type);
+        return mf_refuse_type(l, name, at, type);
     }
     if (ne[0] % mf_types[type].elements != 0) {
         return er_set(l->error, WNPU_E_MODEL, "tensor '%s' at byte %llu is %s with rows of %u, "
-                      "expected a multiple of 32; the file is damaged", name,
-                      (unsigned long long)at, mf_types[type].name, (unsigned)ne[0]);
+                      "expected a multiple of %u; the file is damaged", name,
+                      (unsigned long long)at, mf_types[type].name, (unsigned)ne[0],
+                      (unsigned)mf_types[type].elements);
     }
     bytes = mf_type_bytes(type, (uint64_t)want[0] * want[1] * want[2]);
     if (bytes > l->source.size - l->position) {
@@ -11895,8 +12000,8 @@ static wnpu_model *mf_carve(mf_loader *l, int keep)
     return m;
 }
 
-/* OpenAI's models, recognised by their sizes (whisper/__init__.py). large-v1 and -v2 have the same
- * sizes. */
+/* OpenAI's models, recognised by their sizes (whisper/__init__.py), and those that Hugging Face
+ * distilled from them. large-v1 and -v2 have the same sizes, as have distil-large-v3 and -v3.5. */
 static const char *mf_model_name(const mf_loader *l)
 {
     static const struct {
@@ -11909,7 +12014,11 @@ static const char *mf_model_name(const mf_loader *l)
         {"medium", "medium.en", 51865, 1024, 16, 24, 24, 80},
         {"large", NULL, 51865, 1280, 20, 32, 32, 80},
         {"large-v3", NULL, 51866, 1280, 20, 32, 32, 128},
-        {"turbo", NULL, 51866, 1280, 20, 32, 4, 128}
+        {"turbo", NULL, 51866, 1280, 20, 32, 4, 128},
+        {NULL, "distil-small.en", 0, 768, 12, 12, 4, 80},
+        {NULL, "distil-medium.en", 0, 1024, 16, 24, 2, 80},
+        {"distil-large-v2", NULL, 51865, 1280, 20, 32, 2, 80},
+        {"distil-large-v3", NULL, 51866, 1280, 20, 32, 2, 128}
     };
     const uint32_t *s = l->sizes;
     size_t i;
@@ -30390,6 +30499,8 @@ static int wi_check_languages(ru_work *w, const en_engine *e, const wnpu_params 
     return WNPU_OK;
 }
 
+#define WI_CANTONESE 99 /* the language that models before large-v3 do not have */
+
 static int wi_set_language(ru_language *language, ru_work *w, const en_engine *e, ru_call *call)
 {
     const tk_vocab *v = &e->model->vocab;
@@ -30405,8 +30516,10 @@ static int wi_set_language(ru_language *language, ru_work *w, const en_engine *e
         language->id = 0;
         language->probability = 1.0f;
     } else if (p->language >= v->n_languages) {
-        return er_set(&call->error, WNPU_E_ARGUMENT, "language %d is unknown to this model, which "
-                      "has %d", (int)p->language, (int)v->n_languages);
+        return er_set(&call->error, WNPU_E_ARGUMENT, "this model does not know %s (language %d): "
+                      "it has the first %d of %d languages%s", wnpu_language_name(p->language),
+                      (int)p->language, (int)v->n_languages, wnpu_language_count(),
+                      p->language == WI_CANTONESE ? "; large-v3 and turbo have all" : "");
     }
     return wi_check_languages(w, e, &call->params, &call->error);
 }

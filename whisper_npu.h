@@ -293,10 +293,10 @@ typedef struct wnpu_model_config {
 
 WNPU_API void wnpu_model_config_init(wnpu_model_config *config, size_t struct_size);
 
-/* Opens a model file: a ggml Whisper model (tensors of type f32, f16, q4_0, q4_1, q5_0, q5_1 or
- * q8_0), whose weights are quantised to int8 with one scale per output channel, or a pack, which
- * wnpu_model_save() writes. config NULL selects the defaults. On success *model is set and must be
- * closed with wnpu_model_close(); on failure *model is NULL.
+/* Opens a model file: a ggml Whisper model (tensors of type f32, f16, q4_0, q4_1, q5_0, q5_1, q8_0,
+ * q4_K, q5_K or q6_K), whose weights are quantised to int8 with one scale per output channel, or a
+ * pack, which wnpu_model_save() writes. config NULL selects the defaults. On success *model is set
+ * and must be closed with wnpu_model_close(); on failure *model is NULL.
  *
  * A pack (.wnpu) gives the same text as the file it was made from, opens in milliseconds and works
  * with all instruction sets. wnpu_model_open() maps the file read-only, so that all processes that
@@ -374,7 +374,8 @@ typedef struct wnpu_model_info {
     int32_t n_languages;      /* 0 (.en), 99 or 100 */
     int32_t has_float;        /* 1: float32 weights were kept */
     uint64_t bytes;           /* memory allocated for the model */
-    const char *name;         /* "tiny", "base.en", "large-v3", "turbo", ... or "custom" */
+    const char *name;         /* "tiny", "base.en", "large-v3", "turbo", "distil-small.en", ... or
+                               * "custom" */
     const char *weight_type;  /* type of most tensors in the file: "f16", "q5_0", ... */
     uint64_t shared_bytes;    /* of a pack that is mapped or used in place; not part of bytes */
 } wnpu_model_info;
@@ -599,8 +600,9 @@ typedef struct wnpu_ledger_span {
  * without spaces (Chinese, Cantonese, Japanese, Thai, Lao, Burmese) a character, or the few
  * characters of one token. The words of a segment concatenated are its text. Times are computed as
  * in OpenAI's timing.py, by dynamic time warping over the cross-attention of the decoder's
- * alignment heads; they are then corrected for the known lag of these heads, and moved to the
- * beginning and end of speech next to audible pauses. */
+ * alignment heads; they are then corrected for the lag of these heads, which is known for tiny and
+ * base.en and may be 200 ms for other models, and moved to the beginning and end of speech next to
+ * audible pauses. */
 typedef struct wnpu_word {
     uint32_t struct_size;
     float probability;        /* mean over its tokens, not counting attached punctuation */

@@ -12,7 +12,8 @@
 int main(int argc, char **argv)
 {
     static const int types[] = {
-        TOY_F32, TOY_F16, TOY_Q4_0, TOY_Q4_1, TOY_Q5_0, TOY_Q5_1, TOY_Q8_0
+        TOY_F32, TOY_F16, TOY_Q4_0, TOY_Q4_1, TOY_Q5_0, TOY_Q5_1, TOY_Q8_0,
+        TOY_Q4_K, TOY_Q5_K, TOY_Q6_K
     };
     size_t i;
     for (i = 0; argc == 2 && i < sizeof types / sizeof types[0]; i++) {

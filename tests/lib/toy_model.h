@@ -24,7 +24,8 @@
 #endif
 
 enum {
-    TOY_F32 = 0, TOY_F16 = 1, TOY_Q4_0 = 2, TOY_Q4_1 = 3, TOY_Q5_0 = 6, TOY_Q5_1 = 7, TOY_Q8_0 = 8
+    TOY_F32 = 0, TOY_F16 = 1, TOY_Q4_0 = 2, TOY_Q4_1 = 3, TOY_Q5_0 = 6, TOY_Q5_1 = 7, TOY_Q8_0 = 8,
+    TOY_Q4_K = 12, TOY_Q5_K = 13, TOY_Q6_K = 14
 };
 
 typedef struct toy_options {
@@ -57,7 +58,8 @@ TOY_FN toy_options toy_small(void)
     return o;
 }
 
-/* The smallest file that a model of this type can be: 20 to 110 KB. */
+/* The smallest file that a model of this type can be: 20 to 110 KB, with blocks
+ * of 256 up to 2 MB. */
 TOY_FN toy_options toy_least(int type)
 {
     toy_options o = toy_small();
@@ -68,7 +70,7 @@ TOY_FN toy_options toy_least(int type)
     o.text_ctx = 8;
     o.audio_head = o.text_head = 1;
     o.audio_layer = o.text_layer = 1;
-    o.state = type <= TOY_F16 ? 4 : 32;
+    o.state = type <= TOY_F16 ? 4 : type < TOY_Q4_K ? 32 : 256;
     o.mels = 1;
     return o;
 }
@@ -182,9 +184,18 @@ TOY_FN int toy_block(int type, int *has_minimum, int *zero)
     return type == TOY_Q8_0 ? 8 : type == TOY_Q4_0 || type == TOY_Q4_1 ? 4 : 5;
 }
 
+/* Values in a block. */
+TOY_FN size_t toy_block_size(int type)
+{
+    return type >= TOY_Q4_K ? 256 : type > TOY_F16 ? 32 : 1;
+}
+
 TOY_FN size_t toy_row_bytes(int type, size_t n)
 {
     int has_minimum, zero, bits;
+    if (type >= TOY_Q4_K) {
+        return n / 256 * (type == TOY_Q4_K ? 144 : type == TOY_Q5_K ? 176 : 210);
+    }
     if (type == TOY_F32 || type == TOY_F16) {
         return type == TOY_F32 ? 4 * n : 2 * n;
     }
@@ -228,6 +239,125 @@ TOY_FN void toy_put_block(toy_bytes *out, int type, const double *x)
     }
 }
 
+/* Blocks of 256: where the bytes are that belong to a value, see block_q4_K, block_q5_K and
+ * block_q6_K in ggml-common.h. */
+typedef struct toy_super {
+    int bits, groups;         /* of a value; groups of equal numbers of values */
+    size_t low, high, scales; /* offsets in the block */
+    size_t unit, bytes;       /* offset of the float16 that scales are multiples of; all bytes */
+} toy_super;
+
+TOY_FN toy_super toy_super_of(int type)
+{
+    toy_super s4 = {4, 8, 16, 0, 4, 0, 144}, s5 = {5, 8, 48, 16, 4, 0, 176};
+    toy_super s6 = {6, 16, 0, 128, 192, 208, 210};
+    return type == TOY_Q4_K ? s4 : type == TOY_Q5_K ? s5 : s6;
+}
+
+/* Where the lower four bits and the upper ones of value j are: byte in the block and shift. */
+TOY_FN void toy_super_place(const toy_super *s, size_t j, size_t *low, int *low_shift, size_t *high,
+                            int *high_shift)
+{
+    size_t run = j / 32, in_run = j % 32;
+    if (s->bits < 6) {
+        *low = s->low + j / 64 * 32 + in_run;
+        *low_shift = run % 2 == 0 ? 0 : 4;
+        *high = s->high + in_run;
+        *high_shift = (int)run;
+    } else {
+        *low = s->low + j / 128 * 64 + j % 64;
+        *low_shift = j % 128 < 64 ? 0 : 4;
+        *high = s->high + j / 128 * 32 + in_run;
+        *high_shift = (int)(run % 4) * 2;
+    }
+}
+
+/* A block whose scales and minima are multiples of two numbers; as small errors as possible are not
+ * the aim. */
+TOY_FN void toy_put_super(toy_bytes *out, int type, const double *x)
+{
+    toy_super s = toy_super_of(type);
+    unsigned char block[210] = {0};
+    double scale[16], least[16], most_scale = 0, most_least = 0, d, m;
+    int g, per = 256 / s.groups, last = (1 << s.bits) - 1, zero = s.bits == 6 ? 32 : 0;
+    size_t j;
+    for (g = 0; g < s.groups; g++) {
+        double low = 0, high = 0;
+        for (j = (size_t)(g * per); j < (size_t)((g + 1) * per); j++) {
+            low = x[j] < low ? x[j] : low;
+            high = x[j] > high ? x[j] : high;
+        }
+        /* Six bits have no minimum: the largest value, of either sign, becomes q = 0. */
+        scale[g] = zero > 0 ? (-low > high ? -low : -high) / zero : (high - low) / last;
+        least[g] = zero > 0 ? 0 : -low;
+        most_scale = fabs(scale[g]) > most_scale ? fabs(scale[g]) : most_scale;
+        most_least = least[g] > most_least ? least[g] : most_least;
+    }
+    d = toy_from_half(toy_to_half(most_scale / (zero > 0 ? 127 : 63)));
+    m = toy_from_half(toy_to_half(most_least / 63));
+    for (g = 0; g < s.groups; g++) {
+        int a = d == 0 ? 0 : (int)nearbyint(scale[g] / d);
+        int b = m == 0 ? 0 : (int)nearbyint(least[g] / m);
+        unsigned char *to = block + s.scales;
+        if (zero == 0) {
+            a = a > 63 ? 63 : a;
+            b = b > 63 ? 63 : b;
+            if (g < 4) {
+                to[g] = (unsigned char)(to[g] | a);
+                to[g + 4] = (unsigned char)(to[g + 4] | b);
+            } else {
+                to[g + 4] = (unsigned char)((a & 15) | (b & 15) << 4);
+                to[g - 4] = (unsigned char)(to[g - 4] | a >> 4 << 6);
+                to[g] = (unsigned char)(to[g] | b >> 4 << 6);
+            }
+        } else {
+            a = a > 127 ? 127 : a < -127 ? -127 : a;
+            to[g] = (unsigned char)a;
+        }
+        for (j = (size_t)(g * per); j < (size_t)((g + 1) * per); j++) {
+            double exact = a == 0 ? 0 : nearbyint((x[j] + b * m) / (a * d)) + zero;
+            int q = (int)(exact < 0 ? 0 : exact > last ? last : exact), low_shift, high_shift;
+            size_t low, high;
+            toy_super_place(&s, j, &low, &low_shift, &high, &high_shift);
+            block[low] = (unsigned char)(block[low] | (q & 15) << low_shift);
+            if (s.bits > 4) {
+                block[high] = (unsigned char)(block[high] | q >> 4 << high_shift);
+            }
+        }
+    }
+    block[s.unit] = (unsigned char)(toy_to_half(d) & 255);
+    block[s.unit + 1] = (unsigned char)(toy_to_half(d) >> 8);
+    if (zero == 0) {
+        block[2] = (unsigned char)(toy_to_half(m) & 255);
+        block[3] = (unsigned char)(toy_to_half(m) >> 8);
+    }
+    toy_put(out, block, s.bytes);
+}
+
+/* Value j of a block, in float arithmetic as the format defines it. */
+TOY_FN float toy_super_value(int type, const unsigned char *p, size_t j)
+{
+    toy_super s = toy_super_of(type);
+    const unsigned char *scales = p + s.scales;
+    float d = (float)toy_from_half(toy_get_u16(p + s.unit)), m = 0;
+    int q, low_shift, high_shift, g = (int)j * s.groups / 256;
+    size_t low, high;
+    toy_super_place(&s, j, &low, &low_shift, &high, &high_shift);
+    q = p[low] >> low_shift & 15;
+    if (s.bits > 4) {
+        q |= (p[high] >> high_shift & (s.bits == 6 ? 3 : 1)) << 4;
+    }
+    if (s.bits == 6) {
+        d *= (float)(scales[g] < 128 ? scales[g] : scales[g] - 256);
+        return d * (float)(q - 32);
+    }
+    m = (float)toy_from_half(toy_get_u16(p + 2));
+    d *= (float)(g < 4 ? scales[g] & 63 : (scales[g + 4] & 15) + scales[g - 4] / 64 * 16);
+    m *= (float)(g < 4 ? scales[g + 4] & 63 : scales[g + 4] / 16 + scales[g] / 64 * 16);
+    d *= (float)q;
+    return d - m;
+}
+
 typedef struct toy_tensor {
     char name[64];
     int type, n_dims;
@@ -269,6 +399,9 @@ TOY_FN float toy_value(const unsigned char *file, const toy_tensor *t, size_t in
     if (t->type == TOY_F16) {
         return (float)toy_from_half(toy_get_u16(p + 2 * index));
     }
+    if (t->type >= TOY_Q4_K) {
+        return toy_super_value(t->type, p + toy_row_bytes(t->type, index / 256 * 256), index % 256);
+    }
     bits = toy_block(t->type, &has_minimum, &zero);
     p += toy_row_bytes(t->type, index / 32 * 32);
     d = (float)toy_from_half(toy_get_u16(p));
@@ -290,8 +423,8 @@ TOY_FN float toy_value(const unsigned char *file, const toy_tensor *t, size_t in
 
 TOY_FN void toy_put_tensor(const toy_options *o, toy_bytes *out, toy_tensor *t)
 {
-    uint64_t i, n = t->rows * t->columns;
-    double block[32];
+    uint64_t i, n = t->rows * t->columns, whole = toy_block_size(t->type);
+    double block[256];
     int k;
     toy_put_i32(out, t->n_dims);
     toy_put_i32(out, (int32_t)strlen(t->name));
@@ -307,9 +440,11 @@ TOY_FN void toy_put_tensor(const toy_options *o, toy_bytes *out, toy_tensor *t)
         } else if (t->type == TOY_F16) {
             toy_put_u16(out, toy_to_half(x));
         } else {
-            block[i % 32] = x;
-            if (i % 32 == 31) {
+            block[i % whole] = x;
+            if (i % whole == 31 && whole == 32) {
                 toy_put_block(out, t->type, block);
+            } else if (i % whole == 255) {
+                toy_put_super(out, t->type, block);
             }
         }
     }

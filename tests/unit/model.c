@@ -4,7 +4,7 @@
 #include <pthread.h>
 
 static const int all_types[] = {
-    TOY_F32, TOY_F16, TOY_Q4_0, TOY_Q4_1, TOY_Q5_0, TOY_Q5_1, TOY_Q8_0
+    TOY_F32, TOY_F16, TOY_Q4_0, TOY_Q4_1, TOY_Q5_0, TOY_Q5_1, TOY_Q8_0, TOY_Q4_K, TOY_Q5_K, TOY_Q6_K
 };
 #define ALL_TYPES (sizeof all_types / sizeof all_types[0])
 
@@ -100,11 +100,11 @@ static void check_rows(const gm_weight *w, size_t first, const char *name, size_
 {
     toy_tensor t;
     size_t row, i, k, bad = 0;
-    float values[512];
+    float values[1024];
     find(name, &t);
     k = taps == 3 ? 3 * (size_t)t.ne[1] : (size_t)t.ne[0];
-    T_CHECK(w->k == k && k <= 512, "%s: k is %u", name, (unsigned)w->k);
-    for (row = 0; w->k == k && k <= 512 && row < t.rows * t.columns / k; row++) {
+    T_CHECK(w->k == k && k <= 1024, "%s: k is %u", name, (unsigned)w->k);
+    for (row = 0; w->k == k && k <= 1024 && row < t.rows * t.columns / k; row++) {
         float largest = 0;
         gm_get_row(w, (uint32_t)(first + row), values, 1);
         for (i = 0; i < k; i++) {
@@ -348,7 +348,7 @@ static void test_values(void)
         o.reverse = 1;
         o.vector_type = TOY_F16;
         o.audio_layer = 2;
-        o.text_layer = 12; /* layer numbers of two digits */
+        o.text_layer = all_types[i] < TOY_Q4_K ? 12 : 1; /* layer numbers of two digits */
         o.audio_ctx = 5;
         o.mels = 7;
         load_and_check(&o);
@@ -468,28 +468,29 @@ static void test_rotation(void)
 static void test_conversion(void)
 {
     toy_options o = toy_least(TOY_F32);
-    size_t i, j, size, sizes[ALL_TYPES];
-    unsigned char *exact, *files[ALL_TYPES];
+    size_t i, j, size, toy_size;
+    unsigned char *exact, *file;
     toy_tensor a, b;
-    o.state = 32;
-    exact = toy_model(&o, &size);
     for (i = 0; i < ALL_TYPES; i++) {
         int bits, minimum, zero;
         double worst = 0, step;
         wnpu_model *model;
         wnpu_error error;
+        o.state = all_types[i] < TOY_Q4_K ? 32 : 256;
+        o.type = TOY_F32;
+        exact = toy_model(&o, &size);
         o.type = all_types[i];
-        files[i] = toy_model(&o, &sizes[i]);
-        T_CHECK(wnpu_model_open_memory(&model, files[i], sizes[i], NULL, &error) == WNPU_OK, "%s",
+        file = toy_model(&o, &toy_size);
+        T_CHECK(wnpu_model_open_memory(&model, file, toy_size, NULL, &error) == WNPU_OK, "%s",
                 error.message);
         (void)toy_find(exact, size, "encoder.blocks.0.mlp.2.weight", 0, &a);
-        (void)toy_find(files[i], sizes[i], "encoder.blocks.0.mlp.2.weight", 0, &b);
-        for (j = 0; j < 32 * 128; j++) {
-            double error_of = fabs((double)toy_value(exact, &a, j) - toy_value(files[i], &b, j));
+        (void)toy_find(file, toy_size, "encoder.blocks.0.mlp.2.weight", 0, &b);
+        for (j = 0; j < a.rows * a.columns; j++) {
+            double error_of = fabs((double)toy_value(exact, &a, j) - toy_value(file, &b, j));
             worst = error_of > worst ? error_of : worst;
         }
-        bits = toy_block(o.type, &minimum, &zero);
-        step = sqrt(3.0 / 128) * 2 / ((1 << bits) - 1); /* values are within +-sqrt(3 / 128) */
+        bits = o.type < TOY_Q4_K ? toy_block(o.type, &minimum, &zero) : toy_super_of(o.type).bits;
+        step = sqrt(3.0 / (double)a.columns) * 2 / ((1 << bits) - 1); /* the width of all values */
         T_CHECK(o.type <= TOY_F16 || (worst < 1.1 * step && worst > 0.1 * step),
                 "type %d: %.6f off, step %.6f", o.type, worst, step);
         T_CHECK(o.type != TOY_F32 || worst == 0, "f32 is not exact");
@@ -497,9 +498,9 @@ static void test_conversion(void)
         T_CHECK(model == NULL || strcmp(model->weight_type, mf_types[o.type].name) == 0,
                 "weight type %s", model->weight_type);
         wnpu_model_close(model);
-        free(files[i]);
+        free(file);
+        free(exact);
     }
-    free(exact);
 }
 
 /* All 65536 halves against their definition. */
@@ -628,7 +629,10 @@ static void test_names(void)
         {"small", 51865, 768, 12, 12, 12, 80}, {"small.en", 51864, 768, 12, 12, 12, 80},
         {"medium", 51865, 1024, 16, 24, 24, 80}, {"medium.en", 51864, 1024, 16, 24, 24, 80},
         {"large", 51865, 1280, 20, 32, 32, 80}, {"large-v3", 51866, 1280, 20, 32, 32, 128},
-        {"turbo", 51866, 1280, 20, 32, 4, 128}, {"custom", 51866, 1280, 20, 32, 2, 128},
+        {"turbo", 51866, 1280, 20, 32, 4, 128}, {"distil-large-v3", 51866, 1280, 20, 32, 2, 128},
+        {"distil-large-v2", 51865, 1280, 20, 32, 2, 80},
+        {"distil-medium.en", 51864, 1024, 16, 24, 2, 80},
+        {"distil-small.en", 51864, 768, 12, 12, 4, 80}, {"custom", 51865, 768, 12, 12, 4, 80},
         {"custom", 51864, 1280, 20, 32, 32, 80}, {"custom", 51865, 384, 6, 4, 4, 128},
         {"custom", 51866, 384, 6, 4, 4, 80}, {"custom", 51865, 384, 12, 4, 4, 80}
     };
@@ -760,15 +764,24 @@ static void test_tensor_messages(void)
     put_i32(e.file + t.header + 4, -3);
     model_refused(&e, WNPU_E_MODEL, "a name of -3 bytes", "1 to 63");
     BEGIN(TOY_F16, "decoder.blocks.0.mlp.0.weight");
-    put_i32(e.file + t.header + 8, 12); /* Q4_K */
-    AT("tensor 'decoder.blocks.0.mlp.0.weight' at byte %lu has type 12", t.header);
-    model_refused(&e, WNPU_E_UNSUPPORTED, text, "q5_1 or q8_0");
+    put_i32(e.file + t.header + 8, 11);
+    AT("tensor 'decoder.blocks.0.mlp.0.weight' at byte %lu is q3_K", t.header);
+    model_refused(&e, WNPU_E_UNSUPPORTED, text, "q5_K or q6_K; take the model in one of these");
+    BEGIN(TOY_F16, "decoder.blocks.0.mlp.0.weight");
+    put_i32(e.file + t.header + 8, 39);
+    model_refused(&e, WNPU_E_UNSUPPORTED, "is mxfp4, expected f32", "such as q5_0");
     BEGIN(TOY_F16, "decoder.blocks.0.mlp.0.weight");
     put_i32(e.file + t.header + 8, 5);
-    model_refused(&e, WNPU_E_UNSUPPORTED, "has type 5", "expected f32");
+    model_refused(&e, WNPU_E_UNSUPPORTED, "is type 5", "expected f32");
+    BEGIN(TOY_F16, "decoder.blocks.0.mlp.0.weight");
+    put_i32(e.file + t.header + 8, 40);
+    model_refused(&e, WNPU_E_UNSUPPORTED, "is type 40", "expected f32");
     BEGIN(TOY_F16, "decoder.blocks.0.mlp.0.weight");
     put_i32(e.file + t.header + 8, -1);
-    model_refused(&e, WNPU_E_UNSUPPORTED, "has type -1", "expected f32");
+    model_refused(&e, WNPU_E_UNSUPPORTED, "is type -1", "expected f32");
+    BEGIN(TOY_Q8_0, "decoder.blocks.0.mlp.0.weight");
+    put_i32(e.file + t.header + 8, TOY_Q4_K);
+    model_refused(&e, WNPU_E_MODEL, "is q4_K with rows of 32", "multiple of 256");
     BEGIN(TOY_F16, "decoder.blocks.0.mlp.0.weight");
     put_i32(e.file + t.header + 8, TOY_Q8_0);
     model_refused(&e, WNPU_E_MODEL, "is q8_0 with rows of 4", "multiple of 32");

@@ -847,6 +847,33 @@ static void write_options(void)
     wnpu_model_close(m);
 }
 
+/* A model with 99 languages says which ones know Cantonese. */
+static void cantonese(void)
+{
+    toy_options o = toy_small();
+    wnpu_model *m = NULL;
+    wnpu_session *s;
+    float x[160] = {0};
+    wnpu_audio a = life_audio(x, 160);
+    wnpu_params p = short_params();
+    unsigned char *file;
+    size_t size;
+    o.n_vocab += 97;
+    file = toy_model(&o, &size);
+    T_CHECK(wnpu_model_open_memory(&m, file, size, NULL, NULL) == WNPU_OK, "opens");
+    free(file);
+    s = open_on(m, 1, 0, 0);
+    p.language = 99;
+    T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_E_ARGUMENT &&
+                strstr(wnpu_session_error(s), "know cantonese (language 99)") != NULL &&
+                strstr(wnpu_session_error(s), "99 of 100 languages; large-v3 and turbo") != NULL,
+            "%s", wnpu_session_error(s));
+    p.language = 98;
+    T_CHECK(wnpu_transcribe(s, &p, &a) >= WNPU_OK, "%s", wnpu_session_error(s));
+    wnpu_session_close(s);
+    wnpu_model_close(m);
+}
+
 static void session_tests(void)
 {
     voice_seed = 5; /* the same sounds whatever ran before */
@@ -860,6 +887,7 @@ static void session_tests(void)
     t_run("a full result store keeps what it has", session_full_store);
     t_run("text like markup, and no length, in subtitles", markup);
     t_run("lines of subtitles", session_lines);
+    t_run("who knows Cantonese", cantonese);
     t_run("lists of a million spans", long_lists);
     t_run("JSON strings of any bytes", json_string);
     t_run("options of writers", write_options);

@@ -380,7 +380,7 @@ static void test_ways(void)
 
 static void test_types(void)
 {
-    static const int types[] = {TOY_F32, TOY_Q4_0, TOY_Q5_1, TOY_Q8_0};
+    static const int types[] = {TOY_F32, TOY_Q4_0, TOY_Q5_1, TOY_Q8_0, TOY_Q6_K};
     size_t i, size = 0;
     for (i = 0; i < sizeof types / sizeof types[0]; i++) {
         toy_options o = toy_least(types[i]);
