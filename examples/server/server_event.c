@@ -20,6 +20,7 @@ void event_defaults(event_settings *s)
     s->silence_ms = s->open_silence_ms = SILENCE_MS;
     s->language = EVENT_LANGUAGE_DEFAULT;
     s->commit_ms = -1;
+    s->follow = -1;
 }
 
 /* ---- base64 ---- */
@@ -262,18 +263,22 @@ static void read_include(json array, event_settings *s)
     }
 }
 
-/* Extensions: text while it is said. */
-static int read_live(json session, event_settings *s)
+/* Extensions: text while it is said. Returns NULL, or the name of what is wrong. */
+static const char *read_live(json session, event_settings *s)
 {
-    double ms = s->commit_ms;
+    double ms = s->commit_ms, follow = s->follow;
     if (json_get(session, "tentative").at != NULL) {
         s->tentative = json_type(json_get(session, "tentative")) == 't';
     }
     if (read_range(json_get(session, "commit_step_ms"), 0, 10000, &ms) != 0) {
-        return -1;
+        return "commit_step_ms";
+    }
+    if (read_range(json_get(session, "follow_words"), 0, 4, &follow) != 0) {
+        return "follow_words";
     }
     s->commit_ms = ms > 0 && ms < 200 ? 200 : (int32_t)ms;
-    return 0;
+    s->follow = (int32_t)follow;
+    return NULL;
 }
 
 /* Returns NULL, or the name of what is wrong. */
@@ -282,6 +287,7 @@ static const char *read_settings(json session, event_settings *settings)
     event_settings s = *settings;
     json input = json_get(json_get(session, "audio"), "input");
     json transcription = json_get(session, "input_audio_transcription"), prompt, model;
+    const char *wrong;
     size_t n;
     if (transcription.at == NULL) {
         transcription = json_get(input, "transcription");
@@ -310,8 +316,9 @@ static const char *read_settings(json session, event_settings *settings)
         return "turn_detection";
     }
     read_include(json_get(session, "include"), &s);
-    if (read_live(session, &s) != 0) {
-        return "commit_step_ms";
+    wrong = read_live(session, &s);
+    if (wrong != NULL) {
+        return wrong;
     }
     if (prompt.at != NULL) {
         n = json_string(prompt, s.prompt, sizeof s.prompt - 1);

@@ -54,6 +54,8 @@ typedef struct event_settings {
     size_t n_keywords;
     int32_t commit_ms;        /* an extension: steps at which words are told while they are said, as
                                  commit_step_ms; 0: none are; -1: those of the server */
+    int32_t follow;           /* an extension: as follow_words; -1: that of the server, and with
+                                 tentative text 1 at least */
 } event_settings;
 
 typedef struct event_info {

@@ -1689,7 +1689,8 @@ def realtime_words():
             return s.metric("drafts_total") == drafts
         assert wait_for(is_drafted, 1.2) is not None  # a sixth of the time in which the turn ends
     with Server() as s:
-        for more in ({"commit_step_ms": 400}, {"commit_step_ms": 0},
+        for more in ({"commit_step_ms": 400}, {"commit_step_ms": 400, "follow_words": 1},
+                     {"commit_step_ms": 0},
                      {"include": ["item.input_audio_transcription.logprobs"]}):
             before = [s.metric(n) for n in ("drafts_total", "drafts_used_total", "runs_total")]
             drafts = more.get("commit_step_ms", -1) == 0
@@ -1704,8 +1705,8 @@ def realtime_words():
                 speak(w, two, rate)
                 wait_in_silence(s, before[0] + 2)
             events = []
-            if more.get("commit_step_ms"):
-                speak(w, silence, rate)
+            if more.get("commit_step_ms"):  # a word that is alone waits for 1.6 s
+                speak(w, silence * (3 if "follow_words" in more else 1), rate)
                 events = w.until(DELTA)
             for _ in range(11):
                 w.append(silence)
@@ -1723,8 +1724,9 @@ def realtime_words():
                 assert len(text.split()) > 10, text
         w = WebSocket(s)
         for value in ("x", [], -1, 20000):
-            w.send("session.update", session={"commit_step_ms": value})
-            w.until("error" if value in ("x", []) else "session.updated")
+            for name in ("commit_step_ms", "follow_words"):
+                w.send("session.update", session={name: value})
+                w.until("error" if value in ("x", []) else "session.updated")
         w.close()
 
 
