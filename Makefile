@@ -45,6 +45,9 @@
 #   make measures      how entangled whisper_npu.c is, in numbers: see tests/lib/measures.awk
 #   make sections      each of them as a file of its own in build/sections, for reading: some tools
 #                      refuse whisper_npu.c for its size
+#   make sizes         speed, memory and text of models in the shapes of small, medium, turbo and
+#                      large-v3, made of tiny's weights, beside whisper.cpp if WHISPER_CPP is the path
+#                      of its whisper-cli: half an hour, 5 GB of disk
 #   make accuracy SPEECH=DIR  word error rates on recordings of yours, see tests/speech/accuracy.sh
 #   make detector SPEECH=DIR  what the voice detector finds in 200 hard cases made of recordings, see
 #                      tests/speech/judge_cases.c; CASES=choose or judge takes a half of them
@@ -132,7 +135,7 @@ vpath judge_%.c tests/speech
 .PHONY: all tests demo models test test-npu npu-code check-long npu-estimate test-asan test-tsan \
     test-aarch64 windows browser abi outline measures sections matrix fuzz check-symbols shared \
     install uninstall \
-    bench bench-live bench-browser bench-server bench-plot cpu-estimate \
+    bench bench-live bench-browser bench-server bench-plot sizes cpu-estimate \
     accuracy detector fidelity clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -574,6 +577,9 @@ bench-plot: $(B)/bench_plot
 	"$(BUILD)/bench_plot" --model "$$(examples/fetch.sh base.en)" --output "$(BUILD)/roofline.svg" \
 	    --commit "$$(git describe --always --dirty 2>/dev/null)"
 	@echo "$(BUILD)/roofline.svg"
+
+sizes: $(B)/transcribe $(B)/pack shared
+	@WNPU_BUILD="$(BUILD)" tests/bench/sizes.py $(SHAPES)
 
 # Programs at fixed addresses, and packs, which are not converted under the emulator.
 STATIC = BUILD="$(BUILD)/static" LDFLAGS=-static
