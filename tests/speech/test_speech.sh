@@ -57,8 +57,8 @@ rate() {
 }
 
 # Limits are a little over what was measured on all clips when this was written; see README.
-test_short_tiny() { need "$tiny" && rate short 2 "$tiny" 10; }
-test_short_base_en() { need "$base" && rate short 4 "$base" 7 short_base; }
+test_short_tiny() { need "$tiny" && rate short 3 "$tiny" 10; }
+test_short_base_en() { need "$base" && rate short 6 "$base" 7 short_base; }
 
 # "ask not" and "asked not" are nearly equal: without rotated heads the wrong one is better.
 test_jfk() {
