@@ -16089,7 +16089,7 @@ static void lr_boost(const lr_trie *t, const lr_paths *p, float *logits)
 #define SE_MAX_TOKENS 224u /* half of the text context, OpenAI's sample_len */
 #define SE_MAX_WIDTH DE_LOGITS
 #define SE_MAX_SLOTS (SE_MAX_WIDTH + 8u) /* at least se_slots() */
-#define SE_MEET_TOKENS 5u /* after as many equal tokens two hypotheses go on in the same way, */
+#define SE_MEET_TOKENS 3u /* after as many equal tokens two hypotheses go on in the same way, */
 #define SE_NO_PLACE 0xffffu
 #define SE_MEET_AHEAD 2u  /* even if one is this many tokens ahead of the other */
 #define SE_MAX_LOGIT 1e3f /* ten times a model's largest logit; floats up to here resolve 1e-4 */
@@ -16254,7 +16254,7 @@ static size_t se_draw(const op_kernels *op, const float *logits, size_t n, float
  * babble as well; if the sound does not recur, the text is copied, and no evidence for what
  * it repeats. */
 #define SE_MAX_PERIOD 32u /* longest period that is detected */
-#define SE_LONG_PERIOD 8u
+#define SE_LONG_PERIOD 6u
 #define SE_LOOP_TOKENS 16u
 #define SE_MIN_CONFIRMED 3u /* fewer occurrences than this may be confirmed by chance */
 #define SE_HISTORY (SE_MAX_TOKENS + 4u * SE_MAX_PERIOD) /* text tokens searched for a period */
@@ -22758,8 +22758,8 @@ static const pm_row pm_table[] = {
      PM_AT(max_tokens), WNPU_PARAM_INT, 0, 0, SE_MAX_TOKENS, PM_NONE},
 
     {"beam", "--beam", NULL, "search",
-     "hypotheses of the beam search; 1 is greedy search",
-     PM_AT(beam), WNPU_PARAM_INT, 1, 1, SE_MAX_WIDTH, PM_NONE},
+     "hypotheses of the beam search; 1 is greedy search, 0: 5, or 1 with commit_step_ms",
+     PM_AT(beam), WNPU_PARAM_INT, 0, 0, SE_MAX_WIDTH, PM_NONE},
     {"beam_limit", "--beam-limit", NULL, "search",
      "texts of a beam that are further behind the best are dropped, in natural logarithms",
      PM_AT(beam_limit), WNPU_PARAM_FLOAT, 1, 0.1, 1000, 0},
@@ -26338,6 +26338,7 @@ static int vc_cluster(vc_voices *v, uint32_t speakers, float threshold, float ma
  * ====================================================================== */
 #define RU_MAX_PREFIX 112u     /* most tokens of a prefix, half of those of a window */
 #define RU_LANGUAGES 128u      /* more than there are */
+#define RU_BEAM 5u             /* hypotheses of a search, and samples, by default */
 #define RU_MAX_BATCH 8u        /* most windows decoded together */
 #define RU_TENTATIVE 2048u     /* most bytes of tentative text */
 #define RU_PIECES 4095u        /* most bytes of a window's text that are kept for on_token */
@@ -26621,6 +26622,7 @@ typedef struct ru_pieces {
     char held[4];           /* [n_held] an incomplete character */
     int32_t window;         /* number of the window */
     int64_t window_ms;      /* its beginning */
+    int64_t place_ms;       /* when its latest token was said, about; -1: not known */
     int32_t script;         /* of its text */
     int restart;            /* the next event withdraws what was reported before */
     int overflow;           /* text does not hold all that was reported since the last restart */
@@ -26717,6 +26719,13 @@ static lr_hotwords ru_hotwords(const wnpu_params *p)
     list.n = p->n_hotwords;
     list.lines = p->hotword_lines;
     return list;
+}
+
+/* Hypotheses of a search at temperature 0. */
+static size_t ru_beam(const wnpu_params *params, size_t max_beams)
+{
+    return params->beam > 0 ? (size_t)params->beam
+         : params->commit_step_ms > 0 && params->n_hotwords == 0 ? 1 : er_min(RU_BEAM, max_beams);
 }
 
 /* The script of text in a language. */
@@ -28893,11 +28902,11 @@ static void wd_cut_loop(const en_engine *e, const wnpu_params *params, se_hypoth
 static void wd_options(const ru_run *r, float temperature, uint64_t attempt, se_options *o)
 {
     const wnpu_params *p = &r->call.params;
-    size_t samples = p->best_of > 0 ? (size_t)p->best_of : 5;
+    size_t samples = p->best_of > 0 ? (size_t)p->best_of : RU_BEAM;
     /* smaller ones would make logits infinite; this one is greedy in effect */
     o->temperature = temperature > 0.0f && temperature < 1e-6f ? 1e-6f : temperature;
     o->width = temperature > 0.0f ? (samples < r->text.max_beams ? samples : r->text.max_beams)
-                                  : (size_t)p->beam;
+                                  : ru_beam(p, r->text.max_beams);
     /* hotwords are worth more than the limit: they would drop what is said in their place */
     o->limit = p->n_hotwords == 0 && r->rules.trie.used <= LR_ROOTS ? p->beam_limit : 0.0f;
     o->patience = p->patience;
@@ -28928,6 +28937,7 @@ static void wd_tell(ru_pieces *p, ru_call *call, const char *text, size_t length
     event.complete = complete;
     event.text = text;
     event.text_length = length;
+    event.place_ms = p->place_ms;
     p->restart = 0;
     stop = call->params.on_token(call->params.user, &event);
     (void)er_float_default();
@@ -28976,10 +28986,10 @@ static void wd_add_held(ru_pieces *p, ru_call *call, int end)
 
 /* Reports the tokens of a hypothesis that have been added to it; complete: there will be no more.
  * Implements se_listener with complete = 0. */
-static void wd_report(ru_pieces *p, ru_call *call, const en_engine *e, const se_hypothesis *h,
+static void wd_report(ru_pieces *p, ru_call *call, const al_aligner *a, const se_hypothesis *h,
                       int complete)
 {
-    const tk_vocab *v = &e->model->vocab;
+    const tk_vocab *v = &a->decoder->e->model->vocab;
     if (ru_cancelled(call->cancel)) {
         return; /* the latest token may be from an incomplete step */
     }
@@ -28989,6 +28999,9 @@ static void wd_report(ru_pieces *p, ru_call *call, const en_engine *e, const se_
         for (k = 0; text != NULL && k < length; k++) {
             p->held[p->n_held++] = text[k];
             wd_add_held(p, call, 0);
+        }
+        if (text != NULL && h->place[i] != SE_NO_PLACE) {
+            p->place_ms = lg_place_ms(a, p->window_ms, h->place[i]);
         }
         if (i > 0 && h->tokens[i] >= v->timestamp0 && h->tokens[i - 1] >= v->timestamp0) {
             wd_add_held(p, call, 1); /* a segment ends here */
@@ -29003,7 +29016,7 @@ static void wd_report(ru_pieces *p, ru_call *call, const en_engine *e, const se_
 static void wd_listen(void *user, const se_hypothesis *h)
 {
     ru_run *r = user;
-    wd_report(&r->pieces, &r->call, &r->engine, h, 0);
+    wd_report(&r->pieces, &r->call, &r->text.aligner, h, 0);
 }
 
 /* Begins the text of a decoding of window number `window`. The text of the one before, if there was
@@ -29016,6 +29029,7 @@ static void wd_begin_text(ru_pieces *p, ru_call *call, const ru_audio *a, int32_
     p->overflow = 0;
     p->window = (int32_t)window;
     p->window_ms = ru_recording_ms(&a->at, 0);
+    p->place_ms = -1;
     p->script = ru_script(language, &call->params);
     p->restart |= attempt == 0 || withdraw;
     if (withdraw && !ru_cancelled(call->cancel)) {
@@ -29131,7 +29145,7 @@ static uint32_t wd_attempt(ru_run *r, const ru_view *v, float temperature, int c
     wd_read(r, v, &prompt, &options, &now);
     s->listener.function = NULL;
     if (told) {
-        wd_report(&r->pieces, &r->call, &r->engine, &text, 1);
+        wd_report(&r->pieces, &r->call, &r->text.aligner, &text, 1);
     }
     now.origin.temperature = temperature; /* which the search may have changed */
     wd_count(&r->out.now.stats, &now.cost);
@@ -29684,7 +29698,7 @@ static int wd_scroll(ru_run *r, ru_reading *reading, int no_text, size_t *used)
     wd_set_confirmed(&r->state.confirmed, reading);
     wd_begin_text(&r->pieces, &r->call, &r->audio, reading->view.language, r->state.window, 0);
     if (r->call.params.on_token != NULL) {
-        wd_report(&r->pieces, &r->call, &r->engine, h, 1);
+        wd_report(&r->pieces, &r->call, &r->text.aligner, h, 1);
     }
     wd_close_confirmed(&r->state.confirmed, h, &r->engine, &r->call.params, frames);
     r->work.n_final = n;
@@ -30813,7 +30827,7 @@ static int wi_add_hotword(const en_engine *e, lr_rules *rules, wnpu_error *error
     return status;
 }
 
-static int wi_set_hotwords(lr_rules *rules, const en_engine *e, ru_call *call)
+static int wi_set_hotwords(lr_rules *rules, const en_engine *e, ru_call *call, size_t max_beams)
 {
     lr_hotwords list = ru_hotwords(&call->params);
     const char *hotword;
@@ -30825,7 +30839,8 @@ static int wi_set_hotwords(lr_rules *rules, const en_engine *e, ru_call *call)
          i++) {
         status = wi_add_hotword(e, rules, &call->error, hotword, length, i);
     }
-    lr_trie_set_bonus(&rules->trie, call->params.hotword_boost, call->params.beam > 1);
+    lr_trie_set_bonus(&rules->trie, call->params.hotword_boost,
+                      ru_beam(&call->params, max_beams) > 1);
     return status;
 }
 
@@ -30856,7 +30871,8 @@ static int wi_resume(ru_run *r, const wnpu_audio *audio)
                  ? wi_set_rules(&r->rules, &r->text.search.filter, &r->engine, &r->call)
                  : status;
     status = status == WNPU_OK ? wi_set_prompts(r, 1) : status;
-    status = status == WNPU_OK ? wi_set_hotwords(&r->rules, &r->engine, &r->call) : status;
+    status = status == WNPU_OK ? wi_set_hotwords(&r->rules, &r->engine, &r->call,
+                                                 r->text.max_beams) : status;
     wi_load_checkpoint(&r->state.checkpoint, &r->out.now);
     memset(&r->out.store.rest, 0, sizeof r->out.store.rest);
     r->audio.voice.rules = aw_voice_rules(&r->call.params);
@@ -30883,7 +30899,8 @@ static int wi_transcribe(ru_run *r, const wnpu_audio *audio)
     }
     status = wi_open(r, audio);
     r->out.now.stats.audio_in_ms += ru_elapsed_ms(&since);
-    status = status == WNPU_OK ? wi_set_hotwords(&r->rules, &r->engine, &r->call) : status;
+    status = status == WNPU_OK ? wi_set_hotwords(&r->rules, &r->engine, &r->call,
+                                                 r->text.max_beams) : status;
     if (status == WNPU_OK && wi_is_language_first(&r->engine, &r->call.params)) {
         status = wi_detect_in_windows(r);
         status = status == WNPU_OK
@@ -31794,7 +31811,8 @@ static int st_begin(ru_run *r, const wnpu_stream_options *o)
     }
     status = status == WNPU_OK ? st_check(&r->ring, &r->state.live, &r->engine, &r->call, &a)
                                : status;
-    status = status == WNPU_OK ? wi_set_hotwords(&r->rules, &r->engine, &r->call) : status;
+    status = status == WNPU_OK ? wi_set_hotwords(&r->rules, &r->engine, &r->call,
+                                                 r->text.max_beams) : status;
     r->state.fingerprint = status == WNPU_OK ? pm_fingerprint(&r->call.params) : 0;
     status = status == WNPU_OK ? st_keep_text(&r->text, &r->call.params, &r->call.error) : status;
     status = status == WNPU_OK ? au_open(r->audio.stream, &a, &r->call.error) : status;
@@ -31823,7 +31841,8 @@ static int st_resume(ru_run *r)
     a.read = ri_read;
     a.user = &r->ring;
     status = wi_configure(r, 1);
-    status = status == WNPU_OK ? wi_set_hotwords(&r->rules, &r->engine, &r->call) : status;
+    status = status == WNPU_OK ? wi_set_hotwords(&r->rules, &r->engine, &r->call,
+                                                 r->text.max_beams) : status;
     status = status == WNPU_OK ? st_keep_text(&r->text, &r->call.params, &r->call.error) : status;
     status = status == WNPU_OK ? au_continue(r->audio.stream, &a, &r->call.error) : status;
     if (status == WNPU_OK) {

@@ -848,6 +848,10 @@ typedef struct wnpu_token_event {
     int32_t complete;         /* 1: last event of the window, its text is final */
     const char *text;         /* to be appended; NUL-terminated. Valid during the call */
     size_t text_length;       /* bytes; may be 0 */
+    int64_t place_ms;         /* about when the latest token of the window was said, in ms of the
+                                 recording: where attention was while it was decoded, which costs
+                                 nothing and may be wrong by some tenths of a second, single ones by
+                                 more; words are measured. -1: not known */
 } wnpu_token_event;
 
 /* Run parameters. The result of a run depends only on model, configuration, audio and these
@@ -873,12 +877,15 @@ typedef struct wnpu_token_event {
  *   max_tokens       [0]  1..224: most tokens of a window; 0: half of the text context
  *
  * Search (search): a beam at temperature 0, samples above. A beam of 5 corrects five to ten words
- * in a thousand; see tests/BENCHMARKS.md for its time with beam_limit.
- *   beam             [1]  1..max_beams: hypotheses kept; 1 is greedy search. As OpenAI's beam
- *                    search, but hypotheses that differ only in timestamps are merged
+ * in a thousand of one reader, and more where speakers take turns; see tests/BENCHMARKS.md for
+ * errors and time, with beam_limit and of greedy search.
+ *   beam             [0]  1..max_beams: hypotheses kept; 1 is greedy search; 0: 5, or max_beams if
+ *                    that is less, and 1 with commit_step_ms, since words are confirmed greedily,
+ *                    unless there are hotwords. As OpenAI's beam search, but hypotheses that
+ *                    differ only in timestamps are merged
  *   beam_limit       [1]  0.1..1000; 0: off. A hypothesis is dropped when its log-probability is
  *                    below that of the best one, alive or ended, by more than this (nats), and when
- *                    it goes on as a better one does: the last 5 tokens are the same. The search
+ *                    it goes on as a better one does: the last 3 tokens are the same. The search
  *                    then has two hypotheses most of the time, and finds nearly the same text. Not
  *                    applied with hotwords, whose bonus would drop what is said in their place
  *   patience         [1]  0.1..16: the search continues until beam * patience hypotheses have ended

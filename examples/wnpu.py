@@ -1,7 +1,7 @@
 """whisper_npu for Python, with ctypes alone.
 
     with wnpu.Session("ggml-tiny.bin") as session:
-        for segment in session.transcribe("talk.wav", language="en", beam=5):
+        for segment in session.transcribe("talk.wav", language="en", words=1):
             print(segment.t0_ms, segment.t1_ms, segment.text)
 
 Samples may also be an array of numpy or of the array module, or anything else with the buffer

@@ -167,7 +167,6 @@ static wnpu_params params_of(const item_decoder *d, const event_settings *s,
         params.hotwords = keywords;
         params.n_hotwords = s->n_keywords;
     }
-    params.beam = request_beam(&params, d->max_beams);
     if (s->follow >= 0) {
         params.follow_words = s->follow;
     } else if (s->tentative && params.follow_words == 0) {
@@ -208,7 +207,7 @@ static int resume_run(const item_decoder *d, const item *it)
     return status == WNPU_OK ? wnpu_stream_resume(d->session, &params) : status;
 }
 
-int item_accepts_keywords(const wnpu_params *params, int max_beams, const event_settings *s)
+int item_accepts_keywords(const wnpu_params *params, const event_settings *s)
 {
     wnpu_config config = item_model(s)->config;
     wnpu_error error = {0, ""};
@@ -216,7 +215,6 @@ int item_accepts_keywords(const wnpu_params *params, int max_beams, const event_
     int accepted;
     memset(&d, 0, sizeof d);
     d.params = params;
-    d.max_beams = max_beams;
     config.threads = 1;
     if (wnpu_session_open(&d.session, item_model(s)->model, &config, NULL, 0, &error) != WNPU_OK) {
         return 0;

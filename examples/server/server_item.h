@@ -57,7 +57,6 @@ typedef struct item {
 /* What decodes the items of a connection. */
 typedef struct item_decoder {
     const wnpu_params *params; /* that settings change */
-    int max_beams;
     watch *watch;
     void (*send)(void *user, const buffer *event);
     void *user;
@@ -69,7 +68,7 @@ size_t item_width(const event_settings *s); /* bytes of a sample */
 /* Whether the text of an item with these settings is told while it is said. */
 int item_is_live(const event_settings *s);
 /* Whether sessions have room for the keywords. */
-int item_accepts_keywords(const wnpu_params *params, int max_beams, const event_settings *s);
+int item_accepts_keywords(const wnpu_params *params, const event_settings *s);
 
 /* Gets a session for the run of an item, unless it has one. Functions that return a status return
  * one of the library. */

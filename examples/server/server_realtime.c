@@ -823,7 +823,7 @@ static int choose_languages(event_settings *s, char lacking[REQUEST_LACKING_MOST
 static int accepts_keywords(const realtime *r)
 {
     const http_options *o = http_options_of(r->conn);
-    return item_accepts_keywords(&o->params, o->max_beams, &r->draft);
+    return item_accepts_keywords(&o->params, &r->draft);
 }
 
 /* Changes the settings to the draft, and tells them in the form of the protocol that was used. */
@@ -1132,7 +1132,6 @@ static void open_decoder(realtime *r)
 {
     const http_options *o = http_options_of(r->conn);
     r->decoder.params = &o->params;
-    r->decoder.max_beams = o->max_beams;
     r->decoder.watch = &r->watch;
     r->decoder.send = send_text;
     r->decoder.user = r;

@@ -13,7 +13,6 @@
 #include <strings.h>
 
 #define PARAGRAPH_MS 2000 /* the pause that begins one, unless the client tells another */
-#define HOTWORD_BEAM 5   /* hypotheses of a search with hotwords */
 #define PROMPT_MOST 4000 /* bytes of a prompt that the library accepts, and a few less */
 
 __attribute__((format(printf, 3, 4)))
@@ -740,12 +739,6 @@ int request_query(request *r, const char *query)
     return 0;
 }
 
-int32_t request_beam(const wnpu_params *params, int max_beams)
-{
-    return params->n_hotwords == 0 || params->beam != 1 ? params->beam
-         : max_beams < HOTWORD_BEAM ? max_beams : HOTWORD_BEAM;
-}
-
 static int has_language(const wnpu_model *model, int32_t language)
 {
     wnpu_model_info info;
@@ -808,7 +801,6 @@ static int choose_languages(request *r, const wnpu_model *model)
 int request_finish(request *r, const wnpu_model *model)
 {
     wnpu_format_info written = {.struct_size = sizeof written};
-    r->params.beam = request_beam(&r->params, r->max_beams);
     r->layout.doubt = r->doubt;
     r->params.words |= r->doubt;
     if (r->format == ANSWER_DIARIZED_JSON) {

@@ -90,10 +90,6 @@ int request_query(request *r, const char *query);
 int request_finish(request *r, const wnpu_model *model);
 void request_free(request *r);
 
-/* Hotwords need alternatives to choose from: the beam that a run with them takes, or params->beam
- * if a client or the server's options have chosen one. */
-int32_t request_beam(const wnpu_params *params, int max_beams);
-
 /* The number of a language; WNPU_LANGUAGE_AUTO for "auto", and for what programs send that have
  * none to name, such as "null", "None" and "und"; else REQUEST_NO_LANGUAGE. */
 #define REQUEST_NO_LANGUAGE (-2)

@@ -99,7 +99,8 @@ static void one_kind(wnpu_session *s, const wnpu_audio *a, int kind, int batch)
     with = life_written(s, WNPU_FORMAT_JSON);
     T_CHECK(life_alike(with, without), "kind %d: other results", kind);
     T_CHECK(life_heard_all(&o.heard, s) && !o.heard.open && !o.late, "kind %d: other text", kind);
-    T_CHECK(o.segments == wnpu_segment_count(s) && o.heard.windows > 0, "kind %d", kind);
+    T_CHECK(o.segments == wnpu_segment_count(s) && o.heard.windows > 0 && o.heard.placed > 0,
+            "kind %d", kind);
     if (batch == 0 && (kind == WITH_NOTHING || kind == WITH_SAMPLE || kind == WITHOUT_TIMES)) {
         T_CHECK(o.early > 5, "kind %d: %d events before the first segment", kind, (int)o.early);
     }

@@ -105,6 +105,7 @@ LIFE_FN wnpu_params life_params(void)
 {
     wnpu_params p;
     wnpu_params_init(&p, sizeof p);
+    p.beam = 1;
     p.max_tokens = 12;
     p.no_speech_threshold = 2;
     p.temperature_step = 0;
@@ -512,6 +513,7 @@ typedef struct life_heard {
     int32_t window, windows;    /* the latest; how many are complete */
     int open;                   /* the latest is not complete */
     size_t events, pieces, restarts, withdrawn; /* withdrawn: restarts that took text back */
+    size_t placed;              /* pieces whose place is known */
 } life_heard;
 
 LIFE_FN void life_listen(life_heard *h)
@@ -536,6 +538,10 @@ LIFE_FN const char *life_hear(life_heard *h, const wnpu_token_event *e)
         e->window_ms < 0) {
         return "no window, or not in order";
     }
+    if (e->place_ms != -1 && (e->place_ms < e->window_ms || e->place_ms > e->window_ms + 31000)) {
+        return "a place outside the window";
+    }
+    h->placed += n > 0 && e->place_ms >= 0;
     if (e->restart) {
         h->withdrawn += h->open && h->window == e->window && h->n > 0;
         h->restarts++;

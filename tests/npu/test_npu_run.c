@@ -119,6 +119,7 @@ static int transcribe(wnpu_accel *accel, int required, const char *path, wnpu_ac
     }
     if (code == WNPU_OK) {
         wnpu_params_init(&p, sizeof p);
+        p.beam = 1;
         p.max_tokens = 10;
         p.timestamps = 0;
         p.no_speech_threshold = 2;

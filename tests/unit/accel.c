@@ -871,6 +871,7 @@ static int accel_transcribe(wnpu_session *s, life_bytes *t)
         audio[i] = accel_window[i % ML_SPAN];
     }
     wnpu_params_init(&p, sizeof p);
+    p.beam = 1;
     p.max_tokens = 8;
     p.timestamps = 0;
     p.no_speech_threshold = 2;

@@ -459,11 +459,11 @@ static float slow_rank(const se_options *o, const slow_hyp *h)
     return (float)((double)(h->sum + h->bonus + h->times) / pow(base, (double)o->length_penalty));
 }
 
-/* Whether the last five tokens of x are those of y before its last `ahead` ones. */
+/* Whether the last three tokens of x are those of y before its last `ahead` ones. */
 static int slow_meets(const slow_hyp *x, const slow_hyp *y, size_t ahead)
 {
     size_t i;
-    for (i = 1; i <= 5; i++) {
+    for (i = 1; i <= 3; i++) {
         if (x->n < i || y->n < i + ahead || x->tokens[x->n - i] != y->tokens[y->n - ahead - i]) {
             return 0;
         }
@@ -1141,7 +1141,7 @@ static void hotword_spellings(void)
     s->run.call.params.hotwords = phrases;
     s->run.call.params.n_hotwords = 4;
     s->run.call.params.hotword_lines = strcat(heard, "beta=\n");
-    T_CHECK(wi_set_hotwords(&s->run.rules, &s->run.engine, &s->run.call) == WNPU_OK, "%s",
+    T_CHECK(wi_set_hotwords(&s->run.rules, &s->run.engine, &s->run.call, 5) == WNPU_OK, "%s",
             s->run.call.error.message);
     for (i = 0; i < sizeof found / sizeof found[0]; i++) {
         T_CHECK(bonus_of(s, found[i]) > 1.0f, "'%s' is not favoured: %g", found[i],
@@ -1152,10 +1152,10 @@ static void hotword_spellings(void)
                 (double)bonus_of(s, not_found[i]));
     }
     memset(heard + strlen(heard), 'a', LR_PHRASE_BYTES); /* one that is too long, by itself */
-    T_CHECK(wi_set_hotwords(&s->run.rules, &s->run.engine, &s->run.call) == WNPU_E_ARGUMENT,
+    T_CHECK(wi_set_hotwords(&s->run.rules, &s->run.engine, &s->run.call, 5) == WNPU_E_ARGUMENT,
             "a long hotword");
     *strchr(strstr(heard, "beta"), '\n') = 'a';
-    T_CHECK(wi_set_hotwords(&s->run.rules, &s->run.engine, &s->run.call) == WNPU_E_ARGUMENT,
+    T_CHECK(wi_set_hotwords(&s->run.rules, &s->run.engine, &s->run.call, 5) == WNPU_E_ARGUMENT,
             "a long spelling");
     wnpu_session_close(s);
     wnpu_model_close(m);
@@ -1374,6 +1374,7 @@ static wnpu_params gates_of(void)
 {
     wnpu_params p;
     wnpu_params_init(&p, sizeof p);
+    p.beam = 1;
     p.vad = 0; /* toys' sounds are no speech */
     p.no_speech_threshold = 2;
     return p;
@@ -1905,9 +1906,13 @@ static void older_callers(void)
     p.no_speech_threshold = 2;
     p.max_tokens = 8;
     T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
-    T_CHECK(s->run.call.params.beam == 1 && s->run.call.params.temperature_step == 0.2f,
+    T_CHECK(s->run.call.params.beam == 0 && s->run.call.params.temperature_step == 0.2f,
             "defaults");
     wnpu_params_init(&p, sizeof p);
+    T_CHECK(ru_beam(&p, 16) == 5 && ru_beam(&p, 3) == 3, "a beam of 5, if there is room");
+    p.commit_step_ms = 800;
+    T_CHECK(ru_beam(&p, 16) == 1, "words are confirmed greedily");
+    p.commit_step_ms = 0;
     p.vad = 0; /* toys' sounds are no speech */
     p.no_speech_threshold = 2;
     p.max_tokens = 8;
@@ -1951,7 +1956,7 @@ static void refused(void)
     wnpu_params_init(&p, sizeof p);                                           \
     change;                                                                   \
     T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_E_ARGUMENT && wnpu_session_error(s)[0], #change)
-    REFUSED(p.beam = 0);
+    REFUSED(p.beam = -1);
     REFUSED(p.beam = 6);
     T_CHECK(strstr(wnpu_session_error(s), "max_beams") != NULL, "names the cure");
     REFUSED(p.best_of = -1);
@@ -2017,6 +2022,7 @@ static void spoilt_logits(void)
         for (mode = 0; mode < 3; mode++) {
             wnpu_params p;
             wnpu_params_init(&p, sizeof p);
+            p.beam = 1;
             p.vad = 0; /* toys' sounds are no speech */
             p.no_speech_threshold = 2;
             p.temperature = mode == 2 ? 1.0f : 0.0f;

@@ -11,6 +11,7 @@ static wnpu_params short_params(void)
 {
     wnpu_params p;
     wnpu_params_init(&p, sizeof p);
+    p.beam = 1;
     p.max_tokens = 12;
     p.no_speech_threshold = 2;
     p.vad = 0; /* voice.c has its tests */
@@ -470,6 +471,7 @@ static void refused_runs(void)
     memset(&choice, 0, sizeof choice);
     choice.struct_size = (uint32_t)sizeof choice;
     wnpu_params_init(&p, sizeof p);
+    p.beam = 1;
     p.struct_size = 2;
     T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_E_VERSION, "struct_size 2");
     writes_nothing(s);

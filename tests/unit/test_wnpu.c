@@ -414,6 +414,7 @@ static char *transcript(const wnpu_model *m, int isa)
     config.threads = 1;
     config.isa = isa;
     wnpu_params_init(&params, sizeof params);
+    params.beam = 1;
     params.max_tokens = 12;
     params.no_speech_threshold = 2;
     params.vad = 0; /* the toy's sound is no speech */
@@ -829,6 +830,7 @@ static wnpu_model *used_model(const char *path)
     wnpu_config_init(&config, sizeof config);
     config.threads = 1;
     wnpu_params_init(&params, sizeof params);
+    params.beam = 1;
     params.vad = 0;
     params.max_tokens = 2;
     params.temperature_step = 0;

@@ -493,6 +493,7 @@ static wnpu_params voice_params_of(int vad)
 {
     wnpu_params p;
     wnpu_params_init(&p, sizeof p);
+    p.beam = 1;
     p.max_tokens = 6;
     p.vad = vad;
     p.temperature_step = 0; /* a toy fails every gate */

@@ -735,6 +735,7 @@ static wnpu_params word_params(void)
 {
     wnpu_params p;
     wnpu_params_init(&p, sizeof p);
+    p.beam = 1;
     p.vad = 0; /* toys' sounds are no speech */
     p.max_tokens = 24;
     p.no_speech_threshold = 2;
