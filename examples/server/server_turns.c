@@ -24,7 +24,7 @@
 #define PAUSE_SHARE 2        /* no more than this part of the silence that ends it */
 #define ONSET_LOUD 3         /* loud blocks that begin a turn while the detector is open */
 #define GOES_ON 2            /* loud blocks after which a turn that paused goes on */
-#define TAIL_MS 320          /* for which the detector may hear a voice behind a pause that levels
+#define TAIL_MS 160          /* for which the detector may hear a voice behind a pause that levels
                                 have found: reverberation, or a voice that fades */
 #define SILENT 3e-4          /* power beside the loudest speech: silence, whatever the noise */
 #define FADES 0.998          /* of turns_level.most for each block: to half in 7 s */
