@@ -11308,8 +11308,8 @@ static void mf_six_bits(const unsigned char *in, size_t k, float unit[2])
 {
     unsigned scale = in[k] & 63u, least = in[k + 4] & 63u;
     if (k >= 4) {
-        scale = (in[k + 4] & 15u) | in[k - 4] >> 6 << 4;
-        least = in[k + 4] >> 4 | in[k] >> 6 << 4;
+        scale = (in[k + 4] & 15u) | (unsigned)in[k - 4] >> 6 << 4;
+        least = (unsigned)in[k + 4] >> 4 | (unsigned)in[k] >> 6 << 4;
     }
     unit[0] *= (float)scale;
     unit[1] *= (float)least;
@@ -30182,9 +30182,10 @@ static int wi_decide(ru_audio *a, ru_results *out, ru_call *call, ru_state *stat
 /* ---- parts of a recording ----
  * A recording is divided in pauses that end a window in any case. A window ends in the first pause
  * after least_ms that is found within 30 s, and if its text ends before, those that follow end in
- * the same pause (see aw_set_cut()): so a pause that is known to end a window is followed by another
- * one, whatever was said. If there is none within 30 s, the next window begins at some timestamp of
- * a text, which is not known here, and wi_foresee() says when all runs are at the same place again.
+ * the same pause (see aw_set_cut()): so a pause that is known to end a window is followed by
+ * another one, whatever was said. If there is none within 30 s, the next window begins at some
+ * timestamp of a text, which is not known here, and wi_foresee() says when all runs are at the same
+ * place again.
  *
  * A run of a part goes through what is before it without decoding, so that the detector, which
  * depends on all audio so far, is in the state in which one run has it there. Whether the part
@@ -30229,8 +30230,8 @@ static int wi_is_cut(const ru_audio *a, const ru_part *p)
            (!a->at.detector_done || aw_get_span(a, a->at.spans_passed, &span));
 }
 
-/* The last pause before one at q, from the window's beginning on, which is in a pause. -1: it is not
- * at the end of a span. Then it may be none to other windows, as noise behind speech is compared
+/* The last pause before one at q, from the window's beginning on, which is in a pause. -1: it is
+ * not at the end of a span. Then it may be none to other windows, as noise behind speech is compared
  * with as much of it as is in the window. */
 static int64_t wi_pause_before(const ru_audio *a, const wnpu_params *params, int64_t q)
 {

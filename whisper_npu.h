@@ -1273,9 +1273,9 @@ WNPU_API int wnpu_restore(wnpu_session *session, const void *snapshot, size_t si
  * wnpu_find_cuts() runs the voice activity detector only, and calls on_cut in order for each time
  * at which the recording may be divided: a pause that ends a window in any case. Until speech goes
  * on for 30 s without a pause, that is each one that ends a window; then a window may begin where a
- * text ended, and it is certain again from the first pause that begins more than least_ms + pause_ms,
- * and by default less than 25 s, behind the one before. A non-zero return value ends the call with
- * E_CANCELLED. There are no results.
+ * text ended, and it is certain again from the first pause that begins more than least_ms +
+ * pause_ms, and by default less than 25 s, behind the one before. A non-zero return value ends the
+ * call with E_CANCELLED. There are no results.
  *
  * wnpu_transcribe_part() transcribes from_ms to until_ms, both cuts, or 0 for the recording's begin
  * and end. audio is the whole recording: what is before the part is read, and heard by the

@@ -170,7 +170,7 @@ static wnpu_params params_of(const item_decoder *d, const event_settings *s,
     if (s->follow >= 0) {
         params.follow_words = s->follow;
     } else if (s->tentative && params.follow_words == 0) {
-        params.follow_words = 1; /* who sees words before they are final can wait for fewer errors */
+        params.follow_words = 1; /* who sees tentative words can wait for fewer errors */
     }
     params.vad_threshold = s->detects ? s->threshold : params.vad_threshold;
     return params;

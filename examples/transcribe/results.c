@@ -339,7 +339,8 @@ static int write_coloured(const wnpu_session *session, const wnpu_write_options 
 static int write_results(const content *c, const wnpu_write_options *layout,
                          wnpu_write_cursor *cursor, wnpu_write_fn write, void *sink)
 {
-    return (c->coloured ? write_coloured : wnpu_write_with)(c->session, layout, cursor, write, sink);
+    return c->coloured ? write_coloured(c->session, layout, cursor, write, sink)
+                       : wnpu_write_with(c->session, layout, cursor, write, sink);
 }
 
 /* The recognised phrase with its log-probability and margin, and the second best. */
