@@ -167,7 +167,7 @@ static size_t slow_period(const int32_t *latest, size_t n)
 {
     size_t p, length, i;
     for (p = 1; p <= SE_MAX_PERIOD; p++) {
-        for (length = p < 8 ? 4 * p : 3 * p; length <= n; length++) {
+        for (length = p < 6 ? 4 * p : 3 * p; length <= n; length++) {
             int same = length >= 16;
             for (i = 0; i + p < length; i++) {
                 same = same && latest[i] == latest[i + p];
