@@ -44,12 +44,14 @@ const aborted = await client.audio.transcriptions.create(
     .then(() => assert.fail("not aborted"), e => e);
 assert.equal(aborted.name === "AbortError" || aborted instanceof OpenAI.APIUserAbortError, true);
 
-/* Realtime transcription, with what Node has as WebSocket: 20 with --experimental-websocket. */
+/* Realtime transcription, with what Node has as WebSocket: 20 with --experimental-websocket. The
+ * SDK takes no address but wss:, as README.md says. */
 async function realtime(samples) {
     const { OpenAIRealtimeWebSocket } = require("openai/realtime/websocket");
-    const socket = new OpenAIRealtimeWebSocket({ model: "gpt-realtime", onURL: address => {
-        address.protocol = "ws"; /* the SDK always asks for wss */
-    } }, client);
+    globalThis.WebSocket = class extends WebSocket {
+        constructor(url, protocols) { super(String(url).replace("wss:", "ws:"), protocols); }
+    };
+    const socket = new OpenAIRealtimeWebSocket({ model: "gpt-realtime" }, client);
     const seen = [];
     socket.on("event", event => seen.push(event.type));
     const next = name => new Promise((done, failed) => {
