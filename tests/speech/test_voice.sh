@@ -106,14 +106,15 @@ test_signals() {
     done
 }
 
-# Live: a WAV header that is read as samples does not hide the quiet words behind it.
+# Live: a WAV header that is read as samples does not hide the quiet words behind it. Still quieter
+# ones (0.007) are heard as well, but tiny's beam writes two of the three sentences as one.
 test_header_as_samples() {
     [ -n "$tiny" ] || { skip "no model; examples/fetch.sh all gets them"; return; }
     for tool in espeak-ng sox; do
         command -v "$tool" >/dev/null 2>&1 || { skip "no $tool to speak words"; return; }
     done
     espeak-ng -v en-us -w "$T/raw.wav" 'Good morning, everybody.'
-    sox -R -D "$T/raw.wav" -r 16000 -b 16 -t raw "$T/quiet.raw" vol 0.007 pad 0.2 1.5
+    sox -R -D "$T/raw.wav" -r 16000 -b 16 -t raw "$T/quiet.raw" vol 0.009 pad 0.2 1.5
     cat "$T/quiet.raw" "$T/quiet.raw" "$T/quiet.raw" >"$T/quiet3.raw"
     { head -c 44 "$T/raw.wav" | tail -c 40; cat "$T/quiet3.raw"; } >"$T/header.raw"
     for sound in quiet3 header; do
