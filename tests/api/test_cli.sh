@@ -201,7 +201,7 @@ test_usage_errors() {
         '--format doc' '--isa 6502' '--compute bf16' '--language klingon' '--channel -2' \
         '--speakers channels --channel 0' '--channel 1 --speakers channels' \
         '--speakers channels --spans' '--speakers both' '--speakers voices' '--speakers 2' \
-        '--channel left' --model --npu --npu-all --require-npu '--beam 0' \
+        '--channel left' --model --npu --npu-all --require-npu '--beam -1' \
         '--beam 17' '--best-of 17' '--patience 0' '--batch 0' '--batch 9' \
         '--length-penalty 5' '--length-rule x' '--temperature -1' '--temperature nan' \
         '--seed -1' '--temperature-step 2' '--compression-threshold x' '--logprob-threshold x' \
