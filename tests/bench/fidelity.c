@@ -157,6 +157,7 @@ static void transcribe(fidelity *f, int path, const wnpu_audio *audio, const cha
 {
     wnpu_params params;
     wnpu_params_init(&params, sizeof params);
+    params.beam = 1; /* one row of logits a step */
     params.language = wnpu_language_id(f->language);
     params.timestamps = 0;
     params.temperature_step = 0.0f; /* decodes once */
