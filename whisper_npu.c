@@ -30231,8 +30231,8 @@ static int wi_is_cut(const ru_audio *a, const ru_part *p)
 }
 
 /* The last pause before one at q, from the window's beginning on, which is in a pause. -1: it is
- * not at the end of a span. Then it may be none to other windows, as noise behind speech is compared
- * with as much of it as is in the window. */
+ * not at the end of a span. Then it may be none to other windows, as noise behind speech is
+ * compared with as much of it as is in the window. */
 static int64_t wi_pause_before(const ru_audio *a, const wnpu_params *params, int64_t q)
 {
     int64_t p = ru_recording_ms(&a->at, 0), next = p;

@@ -118,7 +118,8 @@ static const option_row rows[] = {
          "or when somebody else speaks"},
     {.is.name = "doubt", .group = "output", FLAG_AT(layout.doubt),
      .is.meaning = "mark words with a probability below 0.6 (yellow) and 0.3 (red) in vtt and ass, "
-         "and in txt on a terminal; json tells how certain the recording's text is. Turns on --words"},
+         "and in txt on a terminal; json tells how certain the recording's text is. Turns on "
+         "--words"},
 
     {.is.name = "align", .is.value = "TEXTFILE", .group = "output", .take = value_align,
      .is.meaning = "write this text, a segment for each line, with the times at which its words "
