@@ -30514,8 +30514,6 @@ static int wi_check_languages(ru_work *w, const en_engine *e, const wnpu_params 
     return WNPU_OK;
 }
 
-#define WI_CANTONESE 99 /* the language that models before large-v3 do not have */
-
 static int wi_set_language(ru_language *language, ru_work *w, const en_engine *e, ru_call *call)
 {
     const tk_vocab *v = &e->model->vocab;
@@ -30534,7 +30532,7 @@ static int wi_set_language(ru_language *language, ru_work *w, const en_engine *e
         return er_set(&call->error, WNPU_E_ARGUMENT, "this model does not know %s (language %d): "
                       "it has the first %d of %d languages%s", wnpu_language_name(p->language),
                       (int)p->language, (int)v->n_languages, wnpu_language_count(),
-                      p->language == WI_CANTONESE ? "; large-v3 and turbo have all" : "");
+                      p->language == TK_CANTONESE ? "; large-v3 and turbo have all" : "");
     }
     return wi_check_languages(w, e, &call->params, &call->error);
 }

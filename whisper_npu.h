@@ -886,7 +886,7 @@ typedef struct wnpu_token_event {
  *   beam_limit       [1]  0.1..1000; 0: off. A hypothesis is dropped when its log-probability is
  *                    below that of the best one, alive or ended, by more than this (nats), and when
  *                    it goes on as a better one does: the last 3 tokens are the same. The search
- *                    then has two hypotheses most of the time, and finds nearly the same text. Not
+ *                    then has one or two hypotheses most of the time, and nearly the same text. Not
  *                    applied with hotwords, whose bonus would drop what is said in their place
  *   patience         [1]  0.1..16: the search continues until beam * patience hypotheses have ended
  *                    (Kasai et al., 2022)
