@@ -18135,47 +18135,53 @@ static void al_normalise_task(void *context, size_t index, unsigned worker)
 }
 
 /* Puts the smaller values into a, the larger ones into b. */
-WNPU_INLINE void al_sort_pair(mt_vec *a, mt_vec *b)
+WNPU_INLINE void al_sort_pair(mt_f4 *a, mt_f4 *b)
 {
-    mt_iv gt = a->v > b->v, x = (mt_iv)a->v, y = (mt_iv)b->v;
-    a->v = (mt_fv)((gt & y) | (~gt & x));
-    b->v = (mt_fv)((gt & x) | (~gt & y));
+    mt_i4 gt = *a > *b, x = (mt_i4)*a, y = (mt_i4)*b;
+    *a = (mt_f4)((gt & y) | (~gt & x));
+    *b = (mt_f4)((gt & x) | (~gt & y));
 }
 
 /* Median of seven values per lane: a sorting network without the exchanges that cannot affect the
  * median. The result is in v[3]. */
-WNPU_INLINE void al_median7(mt_vec v[7])
+WNPU_INLINE void al_median7(mt_f4 v[7])
 {
-    static const unsigned char pairs[][2] = {
-        {0, 5}, {0, 3}, {1, 6}, {2, 4}, {0, 1}, {3, 5}, {2, 6}, {2, 3}, {3, 6}, {4, 5}, {1, 4},
-        {1, 3}, {3, 4}
-    };
-    size_t i;
-    for (i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
-        al_sort_pair(&v[pairs[i][0]], &v[pairs[i][1]]);
-    }
+    al_sort_pair(&v[0], &v[5]);
+    al_sort_pair(&v[0], &v[3]);
+    al_sort_pair(&v[1], &v[6]);
+    al_sort_pair(&v[2], &v[4]);
+    al_sort_pair(&v[0], &v[1]);
+    al_sort_pair(&v[3], &v[5]);
+    al_sort_pair(&v[2], &v[6]);
+    al_sort_pair(&v[2], &v[3]);
+    al_sort_pair(&v[3], &v[6]);
+    al_sort_pair(&v[4], &v[5]);
+    al_sort_pair(&v[1], &v[4]);
+    al_sort_pair(&v[1], &v[3]);
+    al_sort_pair(&v[3], &v[4]);
 }
 
 /* sum [n rounded up to 16] += median filter of x [n] with mirrored ends. Rows too short to be
- * mirrored are added unfiltered. wide is scratch for n + 32 floats. */
+ * mirrored are added unfiltered. wide is scratch for n + 32 floats. Vectors of four are what every
+ * target has in registers: wider ones are compared element by element. */
 static void al_smooth(float *sum, const float *x, size_t n, float *wide)
 {
-    size_t i, k, reach = n > AL_MEDIAN_RADIUS ? AL_MEDIAN_RADIUS : 0;
-    mt_vec v[2 * AL_MEDIAN_RADIUS + 1], total;
+    size_t i, reach = n > AL_MEDIAN_RADIUS ? AL_MEDIAN_RADIUS : 0;
     memset(wide, 0, (n + 32) * sizeof *wide);
     memcpy(wide + reach, x, n * sizeof *x);
     for (i = 1; i <= reach; i++) {
         wide[reach - i] = x[i];
         wide[reach + n - 1 + i] = x[n - 1 - i];
     }
-    for (i = 0; i < n; i += MT_LANES) {
+    for (i = 0; i < n; i += 4) {
+        mt_f4 v[2 * AL_MEDIAN_RADIUS + 1];
+        size_t k;
+        MT_UNROLL
         for (k = 0; k < 2 * AL_MEDIAN_RADIUS + 1; k++) {
-            mt_vload(&v[k], wide + i + (reach > 0 ? k : 0));
+            v[k] = *(const mt_f4u *)(wide + i + (reach > 0 ? k : 0));
         }
         al_median7(v);
-        mt_vload(&total, sum + i);
-        total.v += v[AL_MEDIAN_RADIUS].v;
-        mt_vstore(sum + i, &total);
+        *(mt_f4u *)(sum + i) += v[AL_MEDIAN_RADIUS];
     }
 }
 
