@@ -21,6 +21,7 @@ import ctypes
 import itertools
 import mmap
 import os
+import threading
 from ctypes import byref, c_char_p, c_size_t, c_void_p, sizeof
 from types import SimpleNamespace
 
@@ -296,15 +297,22 @@ class Session:
     def __init__(self, path, **config):
         self.model, self.session, self.cancelled = c_void_p(), c_void_p(), False
         self.status, self.warning, self.running = None, "", False
+        self.calls, self.depth = threading.RLock(), 0
         config = made(Config, lib.wnpu_config_init, **{"stream_bytes": 1 << 20, **config})
         self.voice_dimension = config.voice_dimension
         call(lib.wnpu_model_open, byref(self.model), os.fsencode(path), None)
         call(lib.wnpu_session_open, byref(self.session), self.model, byref(config), None, None)
 
     def close(self, *_):
-        lib.wnpu_session_close(self.session)
-        lib.wnpu_model_close(self.model)
-        self.session, self.model = c_void_p(), c_void_p()
+        """Cancels what another thread runs, and waits until that has ended."""
+        if self.session:
+            self.cancel()
+        with self.calls:
+            if self.depth > 0:
+                raise Error(STATE, "the session is busy: it cannot be closed from a callback")
+            lib.wnpu_session_close(self.session)
+            lib.wnpu_model_close(self.model)
+            self.session, self.model = c_void_p(), c_void_p()
 
     def __enter__(self):
         return self
@@ -495,7 +503,9 @@ class Session:
                 while at < len(whole):
                     room = lib.wnpu_stream_room(self.checked()) * frames.frame
                     part = bytes(whole[at:at + room])
-                    lib.wnpu_stream_push(self.session, part, c_size_t(len(part) // frames.frame))
+                    with self.calls:
+                        lib.wnpu_stream_push(self.checked(), part,
+                                             c_size_t(len(part) // frames.frame))
                     at += len(part)
                     for update in self.steps(shown):
                         shown = update.revision
@@ -508,8 +518,9 @@ class Session:
                                   speaking=0, revision=shown)
         finally:
             self.running = False
-            if self.status is None:  # cancelled, failed, or the caller has lost interest
-                lib.wnpu_reset(self.session)
+            with self.calls:
+                if self.status is None and self.session:  # cancelled, failed, or of no interest
+                    lib.wnpu_reset(self.session)
 
     def begin(self, values, rate, frames, step_ms):
         options = made(Stream, lib.wnpu_stream_options_init, rate=rate, channels=frames.channels,
@@ -535,11 +546,16 @@ class Session:
         return self.session
 
     def run(self, function, *arguments):
-        session = self.checked()
-        status = CANCELLED if self.cancelled else function(session, *arguments)
-        if status < 0:
-            reason = b"" if self.cancelled else lib.wnpu_session_error(session)
-            raise Error(status, (reason or lib.wnpu_strerror(status)).decode())
+        with self.calls:
+            session = self.checked()
+            self.depth += 1
+            try:
+                status = CANCELLED if self.cancelled else function(session, *arguments)
+            finally:
+                self.depth -= 1
+            if status < 0:
+                reason = b"" if self.cancelled else lib.wnpu_session_error(session)
+                raise Error(status, (reason or lib.wnpu_strerror(status)).decode())
         return status
 
     def write(self, format="txt", **options):
