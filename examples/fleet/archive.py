@@ -13,17 +13,21 @@ import csv
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+import uuid
 
 EXTENSIONS = frozenset((
     "3gp aac ac3 aif aiff amr ape au avi caf dss ds2 dts eac3 flac flv gsm m2ts m4a m4b m4v mka "
     "mkv mov mp2 mp3 mp4 mpc mpeg mpg mts oga ogg opus ra rm spx tak ts tta voc w64 wav weba webm "
     "wma wmv wv").split())
+NO_MODEL_S = 10  # to wait for a worker that can open the model, if the present ones cannot
 DEATHS = 3           # workers that a recording may kill
 WORKER_MORE = 150e6  # bytes of a worker beside model and session: Python and Dask
 MEMORY_SHARE = 0.8   # of what is free, for all workers
@@ -118,22 +122,27 @@ def reason_of(error):
 
 
 class Engine:
-    """The model and the session of a worker: a plugin of Dask, which has one in each worker."""
+    """The model and the session of a worker: a plugin of Dask, which has one in each worker. Its
+    name is that of one run of this program, and of a resource of the worker: there is one if the
+    model is open, each task needs it, and so tasks come one at a time, and only where they can be
+    done."""
 
-    name = "wnpu"
-
-    def __init__(self, model, module, formats):
-        self.model, self.module, self.formats = model, module, formats
+    def __init__(self, name, model, module, formats):
+        self.name, self.model, self.module, self.formats = name, model, module, formats
         self.session = self.problem = None
 
-    def setup(self, worker=None):
-        """Errors are those of the tasks: the worker itself is sound."""
+    async def setup(self, worker):
+        if self.open():
+            await worker.set_resources(**{self.name: 1})
+
+    def open(self):
         try:
             sys.path.append(self.module)
             import wnpu  # pylint: disable=import-outside-toplevel
             self.session = wnpu.Session(self.model, threads=1)
         except Exception as e:  # pylint: disable=broad-except
-            self.problem = f"the model cannot be opened: {reason_of(e)}"
+            self.problem = f"{self.model} cannot be opened: {reason_of(e)}"
+        return self.problem is None
 
     def teardown(self, worker=None):
         if self.session is not None:
@@ -143,8 +152,6 @@ class Engine:
         """Writes the results of a recording, and then a note of what they are of."""
         folder = None
         try:
-            if self.problem:
-                raise ValueError(self.problem)
             folder = tempfile.mkdtemp(prefix="archive-") if "://" in source else None
             begin, path = time.monotonic(), local_copy(source, folder)
             warning = run(self.session, path, params)
@@ -202,27 +209,27 @@ class Engine:
         return state, duration, time.monotonic() - since + sum(part[2] for part in parts), warning
 
 
-def engine_here():
+def engine_here(name):
     from distributed import get_worker  # pylint: disable=import-outside-toplevel
     worker = get_worker()
-    return worker.plugins[Engine.name], worker.address
+    return worker.plugins[name], worker.address
 
 
-def divide_task(source, params, part_s):
-    return engine_here()[0].divide(source, params, part_s)
+def divide_task(name, source, params, part_s):
+    return engine_here(name)[0].divide(source, params, part_s)
 
 
-def part_task(source, begin, end, params):
-    return engine_here()[0].part(source, begin, end, params)
+def part_task(name, source, begin, end, params):
+    return engine_here(name)[0].part(source, begin, end, params)
 
 
-def join_task(parts, out, params, mark):
-    engine, address = engine_here()
+def join_task(name, parts, out, params, mark):
+    engine, address = engine_here(name)
     return (*engine.join(parts, out, params, mark), address)
 
 
-def task(source, out, params, mark):
-    engine, address = engine_here()
+def task(name, source, out, params, mark):
+    engine, address = engine_here(name)
     return (*engine.transcribe(source, out, params, mark), address)
 
 
@@ -365,6 +372,7 @@ class Report:
         self.begin = self.told = time.monotonic()
 
     def add(self, source, out, state, audio_s=0, seconds=0, reason="", worker="", parts=1):
+        reason = reason.removesuffix(f": {source}")
         self.write(source, out, state, f"{audio_s:.2f}", f"{seconds:.2f}", worker, reason, parts)
         self.counts[state] += 1
         self.audio_s += audio_s if state != "skipped" else 0
@@ -448,6 +456,8 @@ def connect(o, jobs):
     cluster = None
     if o.scheduler:
         client = Client(o.scheduler, timeout=30)
+        if not client.ncores():
+            print(f"archive: waiting for workers of {o.scheduler}", file=sys.stderr)
         client.wait_for_workers(1)
     else:
         dask.config.set({"distributed.scheduler.allowed-failures": DEATHS - 1,
@@ -457,28 +467,67 @@ def connect(o, jobs):
                                threads_per_worker=1, dashboard_address=None, silence_logs=50,
                                memory_limit=0)
         client = Client(cluster)
-    engine = Engine(o.model, o.module, o.formats)
-    register = getattr(client, "register_plugin", None) or client.register_worker_plugin
-    register(engine, name=Engine.name)
     return client, cluster
+
+
+def open_engines(client, o):
+    """Opens the model on all workers, also on those that come later."""
+    register = getattr(client, "register_plugin", None) or client.register_worker_plugin
+    register(Engine(o.name, o.model, o.module, o.formats), name=o.name)
 
 
 def set_deaths(dask_scheduler):
     dask_scheduler.allowed_failures = DEATHS - 1
 
 
-class Places:
-    """Tasks to have under way: one for each thread of the workers that there are now, so that none
-    waits behind another that kills its worker. They are counted once a second."""
+def able(name, dask_scheduler):
+    """The addresses of all workers, and whether each has opened the model."""
+    return {address: worker.resources.get(name, 0) > 0
+            for address, worker in dask_scheduler.workers.items()}
 
-    def __init__(self, client):
-        self.client, self.n, self.counted = client, 1, 0
+
+def problem_of(name, dask_worker):
+    engine = dask_worker.plugins.get(name)
+    return engine.problem if engine else None
+
+
+class Places:
+    """Tasks to have under way: one for each worker that there is now and that has the model, so that
+    none waits behind another that kills its worker. They are counted once a second."""
+
+    def __init__(self, client, name):
+        self.client, self.name = client, name
+        self.n, self.counted, self.told = 1, 0, {}
 
     def most(self):
         if time.monotonic() - self.counted > 1:
-            self.n = max(1, sum(self.client.nthreads().values()))
+            self.n = max(1, self.count())
             self.counted = time.monotonic()
         return self.n
+
+    def wait(self, patience):
+        """Waits for one that can work: 0 if so many seconds pass in which there are only others."""
+        begin = time.monotonic()
+        while self.count() == 0:
+            if self.told and time.monotonic() - begin >= patience:
+                return 0
+            time.sleep(0.2)
+        return 1
+
+    def count(self):
+        """How many can work; tells once of each that cannot."""
+        found = self.client.run_on_scheduler(able, self.name)
+        unable = [address for address, is_able in found.items()
+                  if not is_able and address not in self.told]
+        try:
+            problems = self.client.run(problem_of, self.name, workers=unable) if unable else {}
+        except Exception:  # pylint: disable=broad-except
+            problems = {}  # one has just ended
+        for address, problem in problems.items():
+            if problem:
+                self.told[address] = problem
+                print(f"archive: worker {address} gets no recordings: {problem}", file=sys.stderr)
+        return sum(found.values())
 
 
 def results_of(client, futures):
@@ -494,7 +543,8 @@ class Recording:
 
     def __init__(self, number, job, o):
         self.job, self.o = job, o
-        self.key = f"{number}-{ascii(os.path.basename(job.source))}"  # names may be any bytes
+        # Two runs of this program may share a scheduler, and names may be any bytes.
+        self.key = f"{o.name}-{number}-{ascii(os.path.basename(job.source))}"
         self.parts, self.left = [], 0
         self.waiting = [("divide", divide_task, job.source, o.params, o.part)] \
             if self.is_long() else [self.whole()]
@@ -511,7 +561,8 @@ class Recording:
 
     def submit(self, client):
         kind, function, *arguments = self.waiting.pop(0)
-        future = client.submit(function, *arguments, pure=False, key=f"{self.key}-{kind}")
+        future = client.submit(function, self.o.name, *arguments, pure=False,
+                               key=f"{self.key}-{kind}", resources={self.o.name: 1})
         if function is part_task:
             self.parts.append(future)
         return future, function
@@ -562,7 +613,11 @@ def run_all(client, jobs, o, report):
     """Runs the jobs, a new task whenever one has ended; what has begun comes first."""
     from distributed import as_completed  # pylint: disable=import-outside-toplevel
     waiting = collections.deque(Recording(i, job, o) for i, job in enumerate(jobs))
-    under_way, done, told, places = {}, as_completed(), set(), Places(client)
+    under_way, done, told, places = {}, as_completed(), set(), Places(client, o.name)
+    if not places.wait(NO_MODEL_S if o.scheduler else 0):
+        for job in jobs:
+            report.add(job.source, job.out, "failed", reason="no worker has opened the model")
+        return
 
     def fill():
         most = places.most() if waiting else 0
@@ -592,6 +647,28 @@ def run_all(client, jobs, o, report):
             elif fields is None and recording.waiting and recording not in told:
                 waiting.appendleft(recording)
         fill()
+
+
+def release(client, name):
+    """Closes the model on the workers of somebody else's scheduler."""
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    try:
+        client.unregister_worker_plugin(name)
+    except Exception:  # pylint: disable=broad-except
+        pass  # the scheduler is gone
+
+
+def remove_parts(jobs):
+    """Removes what workers were writing when they were killed."""
+    outs = {job.out for job in jobs}
+    for folder in {os.path.dirname(out) for out in outs}:
+        try:
+            for name in os.listdir(folder):
+                path, *rest = os.path.join(folder, name).rsplit(".", 3)
+                if path in outs and len(rest) == 3 and rest[1].isdigit() and rest[2] == "part":
+                    os.unlink(os.path.join(folder, name))
+        except OSError:
+            pass  # it is not there, or another removes it
 
 
 def parsed(arguments):
@@ -624,6 +701,7 @@ def parsed(arguments):
         o.params[name] = value
     o.formats = list(dict.fromkeys(o.format.split(",")))
     o.out, o.model = os.path.abspath(o.out), os.path.abspath(o.model)
+    o.name = f"wnpu-{uuid.uuid4().hex[:12]}"  # of this run, on a scheduler that has others
     return o
 
 
@@ -664,25 +742,30 @@ def main(arguments):
         if todo:
             client, cluster = connect(o, todo)
             client.run_on_scheduler(set_deaths)
+            open_engines(client, o)
             run_all(client, todo, o, report)
         return report.end()
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         report.end()
         print("archive: cancelled; start it again to go on", file=sys.stderr)
         return EXIT_CANCELLED
     except ImportError as e:
-        report.end()
-        print(f"archive: {sys.executable}: {reason_of(e)}: apt install python3-distributed, or pip "
-              "install distributed", file=sys.stderr)
+        print(f"archive: {sys.executable}: {reason_of(e)}: apt install python3-distributed, which is "
+              "for /usr/bin/python3, or pip install distributed", file=sys.stderr)
         return EXIT_FAILED
     except (OSError, ValueError) as e:
-        report.end()
+        if client is not None:
+            report.end()
         print(f"archive: {reason_of(e)}", file=sys.stderr)
         return EXIT_FAILED
     finally:
+        if client is not None:
+            release(client, o.name)
         for thing in (client, cluster):
             if thing is not None:
                 thing.close()
+        remove_parts(todo)
 
 
 if __name__ == "__main__":

@@ -293,6 +293,8 @@ def archive_killed():
     victims = workers(process.pid)
     same(len(victims), 2)
     os.kill(victims[0], signal.SIGKILL)
+    with open(f"{out}/r06.done.999999.part", "wb"):
+        pass  # as if it had been writing
     said = ended(process, 3)
     lines = [line for line in said.splitlines() if line.startswith(f"archive: {source}/")]
     same(sorted(re.sub(r": .*", "", line.removeprefix(f"archive: {source}/")) for line in lines
@@ -400,10 +402,51 @@ def archive_faults():
     for arguments, why in ((("--out", "/dev/full/x"), ""),
                            (("--out", out, "--format", "doc"), "there is no format doc")):
         assert why in ended(archive("--model", TOY, *arguments, source), 1)
-    engine = program.Engine("tests/README.md", "examples", ["json"])
-    engine.setup()
-    state, _, _, said = engine.transcribe(f"{source}/r00.wav", f"{out}/bad", {}, {})
-    same((state, said.startswith("the model cannot be opened")), ("failed", True))
+    said = ended(archive("--model", "tests/README.md", "--out", out, "--workers", "1", source), 3)
+    assert "gets no recordings: " in said and "tests/README.md cannot be opened: " in said, said
+
+
+def archive_shared():
+    """Two runs on one scheduler, whose workers are one with two threads and one without the library:
+    each run has its own results. A worker that is stopped ends its recording without a crash."""
+    source, first, second = folder("shared"), folder("shared-a"), folder("shared-b")
+    recordings(source, 12, 5)
+    address, logs = f"tcp://127.0.0.1:{free_ports(1)[0]}", open(f"{T}/dask.log", "w", encoding="utf-8")
+
+    def dask(name, *arguments, **env):
+        return subprocess.Popen([os.environ["PYTHON"], "-m", f"distributed.cli.dask_{name}",
+                                 "--no-dashboard", *arguments], stdout=logs, stderr=logs,
+                                cwd=T, env={**os.environ, **env})
+
+    def run(out, name, *more):
+        return archive("--scheduler", address, "--model", TOY, "--out", out, "--format", name,
+                       "--param", "vad=0", *more, source)
+    scheduler = dask("scheduler", "--host", "127.0.0.1", "--port", address.split(":")[2])
+    helpers = [scheduler]
+    try:
+        early = run(first, "json")
+        assert "waiting for workers" in early.stderr.readline()
+        helpers += [dask("worker", address, "--no-nanny", "--nthreads", "2"),
+                    dask("worker", address, "--no-nanny", WNPU_LIBRARY="/nowhere/lib.so")]
+        late = run(second, "srt", "--param", "max_tokens=2")
+        said = [process.communicate(timeout=600)[1] for process in (early, late)]
+        for out, text in zip((first, second), said):
+            same(sum(row["state"] in ("done", "incomplete") for row in rows(out)), 12)
+            assert "failed" not in text.replace(" 0 failed", ""), text
+        assert "gets no recordings" in said[1] and "/nowhere/lib.so" in said[1], said[1]
+        same(sorted(os.listdir(first)), sorted([f"r{i:02}.{kind}" for i in range(12)
+                                                for kind in ("json", "done")] + ["report.csv"]))
+        last = run(folder("shared-c"), "json")
+        assert wait_for(lambda: len(rows(f"{T}/shared-c")) > 1, 60) is not None
+        helpers[1].terminate()
+        assert helpers[1].wait(60) >= 0, helpers[1].returncode
+        last.send_signal(signal.SIGINT)
+        last.communicate(timeout=60)
+    finally:
+        for process in helpers:
+            process.kill()
+            process.wait()
+        logs.close()
 
 
 # ---- a recording in parts ----

@@ -67,6 +67,7 @@ test_cuts() {
 }
 
 test_archive_killed() { with_dask archive_killed; }
+test_archive_shared() { with_dask archive_shared; }
 test_archive_faults() { with_dask archive_faults; }
 # Both scripts run each recording once, say what fails, and go on where they stopped. Slurm's tasks
 # are run as it runs them.
@@ -112,7 +113,8 @@ test_rolling() { behind_haproxy rolling; }
 test_jobs() { behind_haproxy jobs; }
 test_identity() { behind_haproxy identity; }
 
-for t in ${TEST_FLEET:-parts joins cuts scripts archive_killed archive_faults rolling jobs identity}; do
+for t in ${TEST_FLEET:-parts joins cuts scripts archive_killed archive_faults archive_shared \
+        rolling jobs identity}; do
     t_run test_$t
 done
 t_end
