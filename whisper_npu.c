@@ -29211,9 +29211,45 @@ static int wd_attempt_short(ru_run *r, ru_view *v, int context, ru_reading *kept
     return kept->cancelled;
 }
 
-/* Decodes the window until a decoding is accepted: text that repeats itself once more without
- * context, then at increasing temperatures; what is refused at all of them once without context,
- * which may be the cause whatever the text looks like. */
+/* Whether the text of a reading would be a reliable segment that ends at end_ms. */
+static int wd_is_reliable(const ru_audio *a, const wnpu_params *params, const en_engine *e,
+                          const ru_reading *reading, int64_t end_ms)
+{
+    rs_draft d;
+    memset(&d, 0, sizeof d);
+    d.tokens = reading->text->tokens;
+    d.n = reading->text->n;
+    d.t0_ms = ru_recording_ms(&a->at, 0);
+    d.t1_ms = end_ms;
+    d.voice = aw_speech_share(a, d.t0_ms, d.t1_ms);
+    d.origin = reading->origin;
+    return !lg_is_unreliable(a, &reading->view, params, e, &d);
+}
+
+/* Whether there is text among the tokens from index `from` on. */
+static int wd_has_text(const en_engine *e, const int32_t *tokens, size_t from, size_t n)
+{
+    while (from < n && tokens[from] >= e->model->vocab.eot) {
+        from++;
+    }
+    return from < n;
+}
+
+/* Whether nothing of a reading becomes text although there is voice that would be a gap. */
+static int wd_is_empty(const ru_audio *a, const wnpu_params *params, const en_engine *e,
+                       const ru_view *v, const ru_reading *reading)
+{
+    const int64_t end = lg_content_end_ms(a, v);
+    return params->vad && aw_speech_ms(a, ru_recording_ms(&a->at, 0), end) >= LG_GAP_MS &&
+           (!wd_has_text(e, reading->text->tokens, 0, reading->text->n) ||
+            wd_is_silence(&reading->origin, params) ||
+            !wd_is_reliable(a, params, e, reading, end));
+}
+
+/* Decodes the window until a decoding is accepted: text that repeats itself, or none where there is
+ * voice (context raises the no-speech probability), once more without context, then at increasing
+ * temperatures; what is refused at all of them once without context, which may be the cause whatever
+ * the text looks like. */
 static void wd_attempts(ru_run *r, ru_view *v, ru_reading *kept)
 {
     const uint32_t repeats = WNPU_REFUSED_LOOP | WNPU_REFUSED_COMPRESSION;
@@ -29229,14 +29265,19 @@ static void wd_attempts(ru_run *r, ru_view *v, ru_reading *kept)
         reasons = wd_attempt(r, v, temperature, context, attempt, kept, &passes);
         r->out.now.stats.loops += (reasons & WNPU_REFUSED_LOOP) != 0 &&
                                   !ru_cancelled(r->call.cancel);
-        if (passes || ru_cancelled(r->call.cancel)) {
+        if (ru_cancelled(r->call.cancel)) {
             break;
         }
-        all |= reasons;
-        if (context && (reasons & repeats) != 0) {
+        if (context && ((reasons & repeats) != 0 ||
+                        (passes && wd_is_empty(&r->audio, p, &r->engine, v, kept)))) {
+            all |= reasons;
             context = 0;
             continue;
         }
+        if (passes) {
+            break;
+        }
+        all |= reasons;
         temperature = p->temperature + (float)++steps * p->temperature_step;
         if (p->temperature_step > 0.0f && temperature > 1.0f + 1e-6f && context) {
             context = 0;
@@ -29280,21 +29321,6 @@ static size_t wd_used_before_loop(ru_state *s, const se_hypothesis *h, const en_
 
 
 /* ---- words that are confirmed before the window's end ---- */
-
-/* Whether the text of a reading would be a reliable segment that ends at end_ms. */
-static int wd_is_reliable(const ru_audio *a, const wnpu_params *params, const en_engine *e,
-                          const ru_reading *reading, int64_t end_ms)
-{
-    rs_draft d;
-    memset(&d, 0, sizeof d);
-    d.tokens = reading->text->tokens;
-    d.n = reading->text->n;
-    d.t0_ms = ru_recording_ms(&a->at, 0);
-    d.t1_ms = end_ms;
-    d.voice = aw_speech_share(a, d.t0_ms, d.t1_ms);
-    d.origin = reading->origin;
-    return !lg_is_unreliable(a, &reading->view, params, e, &d);
-}
 
 /* Gives the confirmed tokens of a reading the probabilities that they had. */
 static void wd_set_confirmed(const ru_confirmed *confirmed, ru_reading *reading)
@@ -29494,16 +29520,6 @@ static void wd_prepare_greedy(const ru_run *r, const ru_view *v, se_prompt *p, s
     wd_options(r, 0.0f, 0, o);
     o->width = 1;
     o->stop_loops = 0;
-}
-
-
-/* Whether there is text among the tokens from index `from` on. */
-static int wd_has_text(const en_engine *e, const int32_t *tokens, size_t from, size_t n)
-{
-    while (from < n && tokens[from] >= e->model->vocab.eot) {
-        from++;
-    }
-    return from < n;
 }
 
 /* The last confirmed word that the aligner found; NULL: none. */
