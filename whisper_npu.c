@@ -29248,8 +29248,8 @@ static int wd_is_empty(const ru_audio *a, const wnpu_params *params, const en_en
 
 /* Decodes the window until a decoding is accepted: text that repeats itself, or none where there is
  * voice (context raises the no-speech probability), once more without context, then at increasing
- * temperatures; what is refused at all of them once without context, which may be the cause whatever
- * the text looks like. */
+ * temperatures; what is refused at all of them once without context, which may be the cause
+ * whatever the text looks like. */
 static void wd_attempts(ru_run *r, ru_view *v, ru_reading *kept)
 {
     const uint32_t repeats = WNPU_REFUSED_LOOP | WNPU_REFUSED_COMPRESSION;

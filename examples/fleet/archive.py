@@ -492,8 +492,8 @@ def problem_of(name, dask_worker):
 
 
 class Places:
-    """Tasks to have under way: one for each worker that there is now and that has the model, so that
-    none waits behind another that kills its worker. They are counted once a second."""
+    """Tasks to have under way: one for each worker that there is now and that has the model, so
+    that none waits behind another that kills its worker. They are counted once a second."""
 
     def __init__(self, client, name):
         self.client, self.name = client, name
@@ -751,8 +751,8 @@ def main(arguments):
         print("archive: cancelled; start it again to go on", file=sys.stderr)
         return EXIT_CANCELLED
     except ImportError as e:
-        print(f"archive: {sys.executable}: {reason_of(e)}: apt install python3-distributed, which is "
-              "for /usr/bin/python3, or pip install distributed", file=sys.stderr)
+        print(f"archive: {sys.executable}: {reason_of(e)}: apt install python3-distributed, which "
+              "is for /usr/bin/python3, or pip install distributed", file=sys.stderr)
         return EXIT_FAILED
     except (OSError, ValueError) as e:
         if client is not None:
