@@ -579,7 +579,8 @@ bench-plot: $(B)/bench_plot
 	@echo "$(BUILD)/roofline.svg"
 
 sizes: $(B)/transcribe $(B)/pack shared
-	@WNPU_BUILD="$(BUILD)" tests/bench/sizes.py $(SHAPES)
+	@for python in python3 /usr/bin/python3; do $$python -c 'import numpy' 2>/dev/null && break; done; \
+	    WNPU_BUILD="$(BUILD)" $$python tests/bench/sizes.py $(SHAPES)
 
 # Programs at fixed addresses, and packs, which are not converted under the emulator.
 STATIC = BUILD="$(BUILD)/static" LDFLAGS=-static

@@ -29211,6 +29211,8 @@ static int wd_attempt_short(ru_run *r, ru_view *v, int context, ru_reading *kept
     return kept->cancelled;
 }
 
+/* ---- does a decoding become text? ---- */
+
 /* Whether the text of a reading would be a reliable segment that ends at end_ms. */
 static int wd_is_reliable(const ru_audio *a, const wnpu_params *params, const en_engine *e,
                           const ru_reading *reading, int64_t end_ms)
