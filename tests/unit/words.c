@@ -157,14 +157,14 @@ static void median_filter(void)
     size_t n, i, k;
     unsigned bits;
     for (bits = 0; bits < 128; bits++) { /* a network that sorts zeros and ones sorts everything */
-        mt_vec v[7];
+        mt_f4 v[7];
         int ones = 0;
         for (i = 0; i < 7; i++) {
-            mt_vset(&v[i], bits >> i & 1 ? 1.0f : 0.0f);
+            v[i] = (mt_f4){0} + (float)(bits >> i & 1);
             ones += (int)(bits >> i & 1);
         }
         al_median7(v);
-        T_CHECK(v[3].v[0] == (ones > 3 ? 1.0f : 0.0f), "median of %02x", bits);
+        T_CHECK(v[3][0] == (ones > 3 ? 1.0f : 0.0f), "median of %02x", bits);
     }
     for (n = 1; n < 200; n += n < 40 ? 1 : 23) {
         float x[200], wide[232], sum[208];
