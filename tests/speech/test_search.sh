@@ -184,21 +184,21 @@ test_speakers() {
     a=$speech/$(sed -n 1p "$T/clips" | cut -f 1) b=$speech/$(sed -n 2p "$T/clips" | cut -f 1)
     run --words "$a" && sed 's/^/1 /' "$T/out" >"$T/want"
     run --words "$b" && sed 's/^/2 /' "$T/out" >>"$T/want"
-    sox "$a" -r 16000 -c 1 "$T/a.wav" && sox "$b" -r 16000 -c 1 "$T/b.wav" pad "$(soxi -D "$a")"
-    sox -M "$T/a.wav" "$T/b.wav" "$T/two.wav"
+    sox -R "$a" -r 16000 -c 1 "$T/a.wav" && sox -R "$b" -r 16000 -c 1 "$T/b.wav" pad "$(soxi -D "$a")"
+    sox -R -M "$T/a.wav" "$T/b.wav" "$T/two.wav"
     speakers "$T/two.wav" >"$T/got"
     [ "$(cut -c 1 "$T/got" | uniq | tr -d '\n')" = 12 ] || fail "order: $(cat "$T/got")"
     [ "$(grep -c '^1' "$T/got")" -eq "$(grep -c '^1' "$T/want")" ] || fail "lost: $(cat "$T/got")"
     for gain in 0.03 0.1 0.25; do
-        sox -m -v 1 "$T/a.wav" -v $gain "$T/b.wav" "$T/left.wav"
-        sox -m -v $gain "$T/a.wav" -v 1 "$T/b.wav" "$T/right.wav"
-        sox -M "$T/left.wav" "$T/right.wav" "$T/leak.wav"
+        sox -R -m -v 1 "$T/a.wav" -v $gain "$T/b.wav" "$T/left.wav"
+        sox -R -m -v $gain "$T/a.wav" -v 1 "$T/b.wav" "$T/right.wav"
+        sox -R -M "$T/left.wav" "$T/right.wav" "$T/leak.wav"
         speakers "$T/leak.wav" >"$T/leaked"
         words=$(wc -w <"$T/leaked") want=$(wc -w <"$T/got")
         [ $((words > want ? words - want : want - words)) -le $((want / 8)) ] ||
             fail "$words words with crosstalk of $gain, $want without: $(cat "$T/leaked")"
     done
-    sox -M "$T/a.wav" "$T/a.wav" "$T/same.wav"
+    sox -R -M "$T/a.wav" "$T/a.wav" "$T/same.wav"
     speakers "$T/same.wav" >"$T/got"
     grep '^1' "$T/want" | cut -c 3- >"$T/one"
     cut -c 3- "$T/got" | cmp -s - "$T/one" || fail "the same twice: $(cat "$T/got")"
@@ -209,12 +209,12 @@ test_speakers() {
     python3 tests/lib/json_schema.py "$T/json.json" "$T/verbose_json.json" >"$T/log" 2>&1 ||
         fail "$(tail -n 5 "$T/log")"
     # At the same time: cues overlap, and have the times that each has alone.
-    sox "$b" -r 16000 -c 1 "$T/b.wav"
-    sox -M "$T/a.wav" "$T/b.wav" "$T/both.wav"
+    sox -R "$b" -r 16000 -c 1 "$T/b.wav"
+    sox -R -M "$T/a.wav" "$T/b.wav" "$T/both.wav"
     run --speakers channels -f vtt "$T/both.wav" && grep ' --> ' "$T/out" >"$T/got"
     sort -c "$T/got" || fail "cues are not in order: $(cat "$T/got")"
     for n in 1 2; do
-        sox "$T/both.wav" "$T/one.wav" remix $n
+        sox -R "$T/both.wav" "$T/one.wav" remix $n
         run --words -f vtt "$T/one.wav" && grep ' --> ' "$T/out" >>"$T/apart"
     done
     sort "$T/apart" | cmp -s - "$T/got" || fail "alone $(cat "$T/apart"), together $(cat "$T/got")"
