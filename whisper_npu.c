@@ -28142,6 +28142,14 @@ static size_t lg_used_frames(const se_hypothesis *h, int32_t t0, size_t frames)
     return used > 0 && used < frames ? used : frames;
 }
 
+/* Frames in which the words of a sparse reading are: up to the time at which its text says that it
+ * ends. What follows was skipped, and words aligned with all of it would be drawn there. */
+static size_t lg_said_frames(const se_hypothesis *h, int32_t t0, size_t frames)
+{
+    size_t said = lg_latest_step(h, t0, h->n) * LG_FRAMES_PER_STEP + LG_TOLERANCE_MS / 10u;
+    return lg_single_end(h, t0) && said < frames ? said : frames;
+}
+
 /* Divides the tokens of a window into segments at pairs of timestamps, as OpenAI's transcribe().
  * The window ends after `frames`. Sets how many of them were used and how many tokens are in
  * segments. A segment begins at its first token if that is a timestamp, otherwise at the end of the
@@ -29828,6 +29836,9 @@ static ru_outcome wd_decode(ru_run *r, ru_view *v, size_t *used)
     reading.sparse = lg_is_sparse(&r->audio, &r->text.aligner, &r->engine.model->vocab,
                                   &r->call.params, &r->out.ledger, reading.text,
                                   ru_recording_ms(&r->audio.at, (int64_t)aligned * 10));
+    if (reading.sparse) {
+        aligned = lg_said_frames(reading.text, r->engine.model->vocab.timestamp0, aligned);
+    }
     wd_align(&r->text.aligner, &r->audio, &r->call.params, &reading, aligned);
     return ru_cancelled(r->call.cancel) ? RU_CANCELLED
                                         : ru_outcome_of(wd_store_window(r, &reading, used));

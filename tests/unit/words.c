@@ -192,6 +192,25 @@ static void median_filter(void)
     }
 }
 
+/* A text of 7 s in a window of 24.7 s, with one timestamp at its end: OpenAI's rule uses the window,
+ * and its words are aligned with what they are from. */
+static void said_frames(void)
+{
+    static se_hypothesis h;
+    const int32_t t0 = 1000;
+    static const int32_t single[] = {1000, 5, 6, 1350}, pair[] = {1000, 5, 1350, 1350},
+                         open[] = {1000, 5, 6, 7};
+    h.n = 4;
+    memcpy(h.tokens, single, sizeof single);
+    T_CHECK(lg_used_frames(&h, t0, 2470) == 2470, "a single end uses the window");
+    T_CHECK(lg_said_frames(&h, t0, 2470) == 750, "%zu frames", lg_said_frames(&h, t0, 2470));
+    T_CHECK(lg_said_frames(&h, t0, 720) == 720, "more than the window");
+    memcpy(h.tokens, pair, sizeof pair);
+    T_CHECK(lg_said_frames(&h, t0, 700) == 700, "a pair");
+    memcpy(h.tokens, open, sizeof open);
+    T_CHECK(lg_said_frames(&h, t0, 2470) == 2470, "no end");
+}
+
 /* ---- the matrix, against its definition in double precision ---- */
 
 static float *speechlike(size_t n)
@@ -1939,6 +1958,7 @@ static void words_tests(void)
     t_run("equals in the path", ties);
     t_run("sound that recurs, and sound that does not", recurring_sound);
     t_run("the median filter, against sorting", median_filter);
+    t_run("frames of a sparse text", said_frames);
     t_run("the matrix, against its definition", the_matrix);
     t_run("alignment heads of known and unknown models", known_heads);
     t_run("words and punctuation in several languages", grouping);
