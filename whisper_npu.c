@@ -28142,8 +28142,8 @@ static size_t lg_used_frames(const se_hypothesis *h, int32_t t0, size_t frames)
     return used > 0 && used < frames ? used : frames;
 }
 
-/* Frames in which the words of a sparse reading are: up to the time at which its text says that it
- * ends. What follows was skipped, and words aligned with all of it would be drawn there. */
+/* Frames with which the words of a sparse reading are aligned: up to the timestamp that ends its
+ * text. What follows was skipped; alignment with all of it would place the last words there. */
 static size_t lg_said_frames(const se_hypothesis *h, int32_t t0, size_t frames)
 {
     size_t said = lg_latest_step(h, t0, h->n) * LG_FRAMES_PER_STEP + LG_TOLERANCE_MS / 10u;
@@ -29076,6 +29076,43 @@ static void wd_end_text(ru_pieces *p, ru_call *call, const rs_store *store, size
     wd_tell(p, call, "", 0, 1);
 }
 
+/* ---- does a reading become text? ---- */
+
+/* Whether the text of a reading would be a reliable segment that ends at end_ms. */
+static int wd_is_reliable(const ru_audio *a, const wnpu_params *params, const en_engine *e,
+                          const ru_reading *reading, int64_t end_ms)
+{
+    rs_draft d;
+    memset(&d, 0, sizeof d);
+    d.tokens = reading->text->tokens;
+    d.n = reading->text->n;
+    d.t0_ms = ru_recording_ms(&a->at, 0);
+    d.t1_ms = end_ms;
+    d.voice = aw_speech_share(a, d.t0_ms, d.t1_ms);
+    d.origin = reading->origin;
+    return !lg_is_unreliable(a, &reading->view, params, e, &d);
+}
+
+/* Whether there is text among the tokens from index `from` on. */
+static int wd_has_text(const en_engine *e, const int32_t *tokens, size_t from, size_t n)
+{
+    while (from < n && tokens[from] >= e->model->vocab.eot) {
+        from++;
+    }
+    return from < n;
+}
+
+/* Whether nothing of a reading becomes text although there is voice that would be a gap. */
+static int wd_is_empty(const ru_audio *a, const wnpu_params *params, const en_engine *e,
+                       const ru_reading *reading)
+{
+    const int64_t end = lg_content_end_ms(a, &reading->view);
+    return params->vad && aw_speech_ms(a, ru_recording_ms(&a->at, 0), end) >= LG_GAP_MS &&
+           (!wd_has_text(e, reading->text->tokens, 0, reading->text->n) ||
+            wd_is_silence(&reading->origin, params) ||
+            !wd_is_reliable(a, params, e, reading, end));
+}
+
 /* ---- attempts ---- */
 
 
@@ -29219,43 +29256,6 @@ static int wd_attempt_short(ru_run *r, ru_view *v, int context, ru_reading *kept
     return kept->cancelled;
 }
 
-/* ---- does a decoding become text? ---- */
-
-/* Whether the text of a reading would be a reliable segment that ends at end_ms. */
-static int wd_is_reliable(const ru_audio *a, const wnpu_params *params, const en_engine *e,
-                          const ru_reading *reading, int64_t end_ms)
-{
-    rs_draft d;
-    memset(&d, 0, sizeof d);
-    d.tokens = reading->text->tokens;
-    d.n = reading->text->n;
-    d.t0_ms = ru_recording_ms(&a->at, 0);
-    d.t1_ms = end_ms;
-    d.voice = aw_speech_share(a, d.t0_ms, d.t1_ms);
-    d.origin = reading->origin;
-    return !lg_is_unreliable(a, &reading->view, params, e, &d);
-}
-
-/* Whether there is text among the tokens from index `from` on. */
-static int wd_has_text(const en_engine *e, const int32_t *tokens, size_t from, size_t n)
-{
-    while (from < n && tokens[from] >= e->model->vocab.eot) {
-        from++;
-    }
-    return from < n;
-}
-
-/* Whether nothing of a reading becomes text although there is voice that would be a gap. */
-static int wd_is_empty(const ru_audio *a, const wnpu_params *params, const en_engine *e,
-                       const ru_view *v, const ru_reading *reading)
-{
-    const int64_t end = lg_content_end_ms(a, v);
-    return params->vad && aw_speech_ms(a, ru_recording_ms(&a->at, 0), end) >= LG_GAP_MS &&
-           (!wd_has_text(e, reading->text->tokens, 0, reading->text->n) ||
-            wd_is_silence(&reading->origin, params) ||
-            !wd_is_reliable(a, params, e, reading, end));
-}
-
 /* Decodes the window until a decoding is accepted: text that repeats itself, or none where there is
  * voice (context raises the no-speech probability), once more without context, then at increasing
  * temperatures; what is refused at all of them once without context, which may be the cause
@@ -29267,7 +29267,7 @@ static void wd_attempts(ru_run *r, ru_view *v, ru_reading *kept)
     int context = wd_has_context(&r->state, &r->work);
     uint32_t attempt, reasons, all = 0, steps = 0;
     float temperature = p->temperature;
-    int passes = 0, last = 0;
+    int passes = 0, drop, last = 0; /* drop: decode once more without context */
     if (!wd_encodes_all(&r->engine, v) && wd_attempt_short(r, v, context, kept)) {
         return;
     }
@@ -29278,16 +29278,16 @@ static void wd_attempts(ru_run *r, ru_view *v, ru_reading *kept)
         if (ru_cancelled(r->call.cancel)) {
             break;
         }
-        if (context && ((reasons & repeats) != 0 ||
-                        (passes && wd_is_empty(&r->audio, p, &r->engine, v, kept)))) {
-            all |= reasons;
-            context = 0;
-            continue;
-        }
-        if (passes) {
+        drop = context && (passes ? wd_is_empty(&r->audio, p, &r->engine, kept)
+                                  : (reasons & repeats) != 0);
+        if (passes && !drop) {
             break;
         }
         all |= reasons;
+        if (drop) {
+            context = 0;
+            continue;
+        }
         temperature = p->temperature + (float)++steps * p->temperature_step;
         if (p->temperature_step > 0.0f && temperature > 1.0f + 1e-6f && context) {
             context = 0;

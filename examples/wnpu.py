@@ -297,7 +297,7 @@ class Session:
     def __init__(self, path, **config):
         self.model, self.session, self.cancelled = c_void_p(), c_void_p(), False
         self.status, self.warning, self.running = None, "", False
-        self.calls, self.depth = threading.RLock(), 0
+        self.calls, self.depth = threading.RLock(), 0  # depth: calls of C that have not returned
         config = made(Config, lib.wnpu_config_init, **{"stream_bytes": 1 << 20, **config})
         self.voice_dimension = config.voice_dimension
         call(lib.wnpu_model_open, byref(self.model), os.fsencode(path), None)
@@ -501,11 +501,11 @@ class Session:
                 if not was_begun:
                     self.begin(values, rate, frames, step_ms)
                 while at < len(whole):
-                    room = lib.wnpu_stream_room(self.checked()) * frames.frame
-                    part = bytes(whole[at:at + room])
                     with self.calls:
-                        lib.wnpu_stream_push(self.checked(), part,
-                                             c_size_t(len(part) // frames.frame))
+                        session = self.checked()
+                        room = lib.wnpu_stream_room(session) * frames.frame
+                        part = bytes(whole[at:at + room])
+                        lib.wnpu_stream_push(session, part, c_size_t(len(part) // frames.frame))
                     at += len(part)
                     for update in self.steps(shown):
                         shown = update.revision

@@ -27,7 +27,7 @@ EXTENSIONS = frozenset((
     "3gp aac ac3 aif aiff amr ape au avi caf dss ds2 dts eac3 flac flv gsm m2ts m4a m4b m4v mka "
     "mkv mov mp2 mp3 mp4 mpc mpeg mpg mts oga ogg opus ra rm spx tak ts tta voc w64 wav weba webm "
     "wma wmv wv").split())
-NO_MODEL_S = 10  # to wait for a worker that can open the model, if the present ones cannot
+NO_MODEL_S = 10      # to wait for a worker that can open the model, if the present ones cannot
 DEATHS = 3           # workers that a recording may kill
 WORKER_MORE = 150e6  # bytes of a worker beside model and session: Python and Dask
 MEMORY_SHARE = 0.8   # of what is free, for all workers
@@ -102,6 +102,19 @@ def write(path, data):
         except OSError:
             pass
         raise
+
+
+def remove_temporaries(jobs):
+    """Removes temporary files of write() whose workers were killed."""
+    outs = {job.out for job in jobs}
+    for folder in {os.path.dirname(out) for out in outs}:
+        try:
+            for name in os.listdir(folder):
+                path, *rest = os.path.join(folder, name).rsplit(".", 3)
+                if path in outs and len(rest) == 3 and rest[1].isdigit() and rest[2] == "part":
+                    os.unlink(os.path.join(folder, name))
+        except OSError:
+            pass  # it is not there, or another removes it
 
 
 def local_copy(source, folder):
@@ -506,13 +519,13 @@ class Places:
         return self.n
 
     def wait(self, patience):
-        """Waits for one that can work: 0 if so many seconds pass in which there are only others."""
+        """Waits for one that can work: False if for so many seconds there are only others."""
         begin = time.monotonic()
         while self.count() == 0:
             if self.told and time.monotonic() - begin >= patience:
-                return 0
+                return False
             time.sleep(0.2)
-        return 1
+        return True
 
     def count(self):
         """How many can work; tells once of each that cannot."""
@@ -650,25 +663,13 @@ def run_all(client, jobs, o, report):
 
 
 def release(client, name):
-    """Closes the model on the workers of somebody else's scheduler."""
+    """Closes the model on the workers, which may be somebody else's. A scheduler that is gone makes
+    Dask log tracebacks, which say no more than this program does."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:
         client.unregister_worker_plugin(name)
     except Exception:  # pylint: disable=broad-except
         pass  # the scheduler is gone
-
-
-def remove_parts(jobs):
-    """Removes what workers were writing when they were killed."""
-    outs = {job.out for job in jobs}
-    for folder in {os.path.dirname(out) for out in outs}:
-        try:
-            for name in os.listdir(folder):
-                path, *rest = os.path.join(folder, name).rsplit(".", 3)
-                if path in outs and len(rest) == 3 and rest[1].isdigit() and rest[2] == "part":
-                    os.unlink(os.path.join(folder, name))
-        except OSError:
-            pass  # it is not there, or another removes it
 
 
 def parsed(arguments):
@@ -765,7 +766,7 @@ def main(arguments):
         for thing in (client, cluster):
             if thing is not None:
                 thing.close()
-        remove_parts(todo)
+        remove_temporaries(todo)
 
 
 if __name__ == "__main__":

@@ -433,15 +433,16 @@ def archive_shared():
         for out, text in zip((first, second), said):
             same(sum(row["state"] in ("done", "incomplete") for row in rows(out)), 12)
             assert "failed" not in text.replace(" 0 failed", ""), text
-        assert "gets no recordings" in said[1] and "/nowhere/lib.so" in said[1], said[1]
         same(sorted(os.listdir(first)), sorted([f"r{i:02}.{kind}" for i in range(12)
                                                 for kind in ("json", "done")] + ["report.csv"]))
+        assert wait_for(lambda: read(f"{T}/dask.log").count(b"Register worker") == 2, 60) is not None
         last = run(folder("shared-c"), "json")
         assert wait_for(lambda: len(rows(f"{T}/shared-c")) > 1, 60) is not None
         helpers[1].terminate()
         assert helpers[1].wait(60) >= 0, helpers[1].returncode
         last.send_signal(signal.SIGINT)
-        last.communicate(timeout=60)
+        text = last.communicate(timeout=60)[1]
+        assert "gets no recordings" in text and "/nowhere/lib.so" in text, text
     finally:
         for process in helpers:
             process.kill()

@@ -57,11 +57,10 @@ def overhead():
         time.sleep(SLEEP_S)
         return "done", 0, SLEEP_S, "", ""
     archive.task = sleep
-    o = types.SimpleNamespace(name="wnpu", model=None, module=EXAMPLES, formats=[], part=0,
-                              params={}, scheduler=None)
+    o = options("", "")
     jobs = [archive.Job(str(i), str(i), {}) for i in range(TASKS)]
     ideal = TASKS * SLEEP_S / WORKERS
-    archive.Engine.open = lambda self: True
+    archive.Engine.open = lambda self: True  # without a model
     with cluster(WORKERS, False) as here, Client(here) as client:
         archive.open_engines(client, o)
         took = timed(client, jobs, o)
