@@ -22764,7 +22764,7 @@ static const pm_row pm_table[] = {
      PM_AT(max_tokens), WNPU_PARAM_INT, 0, 0, SE_MAX_TOKENS, PM_NONE},
 
     {"beam", "--beam", NULL, "search",
-     "hypotheses of the beam search; 1 is greedy search, 0: 5, or 1 with commit_step_ms",
+     "hypotheses of the beam search; 1 is greedy search, 0: 5",
      PM_AT(beam), WNPU_PARAM_INT, 0, 0, SE_MAX_WIDTH, PM_NONE},
     {"beam_limit", "--beam-limit", NULL, "search",
      "texts of a beam that are further behind the best are dropped, in natural logarithms",
@@ -26730,8 +26730,7 @@ static lr_hotwords ru_hotwords(const wnpu_params *p)
 /* Hypotheses of a search at temperature 0. */
 static size_t ru_beam(const wnpu_params *params, size_t max_beams)
 {
-    return params->beam > 0 ? (size_t)params->beam
-         : params->commit_step_ms > 0 && params->n_hotwords == 0 ? 1 : er_min(RU_BEAM, max_beams);
+    return params->beam > 0 ? (size_t)params->beam : er_min(RU_BEAM, max_beams);
 }
 
 /* The script of text in a language. */
@@ -29523,12 +29522,11 @@ static int wd_guess_language(ru_run *r, ru_view *v)
            wd_speech_s(&r->audio, p, v) >= WD_LANGUAGE_MIN_S;
 }
 
-/* Prepares a greedy search in an open window, whose text may still be cut at a loop. */
-static void wd_prepare_greedy(const ru_run *r, const ru_view *v, se_prompt *p, se_options *o)
+/* Prepares a search in an open window, whose text may still be cut at a loop. */
+static void wd_prepare_open(const ru_run *r, const ru_view *v, se_prompt *p, se_options *o)
 {
     wd_make_prompt(r, v, wd_has_context(&r->state, &r->work), p);
     wd_options(r, 0.0f, 0, o);
-    o->width = 1;
     o->stop_loops = 0;
 }
 
@@ -29601,8 +29599,8 @@ static void wd_cut_reading(const ru_text *text, const en_engine *e, size_t n, ru
     reading->origin.compression_ratio = wd_compression(text, e, h);
 }
 
-/* Decodes a view, which is encoded and ends at end_ms, greedily behind the confirmed words, and
- * confirms those that end by hold_ms before. Returns WD_CONFIRMED if any may be, and WD_NO_TEXT if
+/* Decodes a view, which is encoded and ends at end_ms, behind the confirmed words, and confirms
+ * those that end by hold_ms before. Returns WD_CONFIRMED if any may be, and WD_NO_TEXT if
  * wd_lacks_text(); 0 if the run was cancelled. */
 static unsigned wd_decode_point(ru_run *r, ru_view *v, int64_t end_ms, ru_confirmed *c,
                                 ru_reading *reading)
@@ -29616,7 +29614,7 @@ static unsigned wd_decode_point(ru_run *r, ru_view *v, int64_t end_ms, ru_confir
     if (ru_cancelled(r->call.cancel)) {
         return 0;
     }
-    wd_prepare_greedy(r, v, &p, &o);
+    wd_prepare_open(r, v, &p, &o);
     h = reading->text = r->text.hypothesis;
     wd_read(r, v, &p, &o, reading);
     wd_count(&r->out.now.stats, &reading->cost);
@@ -31500,7 +31498,8 @@ static void tt_read(ru_run *r, const ru_view *v, ru_reading *out)
     se_prompt p;
     se_former former;
     size_t most, room, n;
-    wd_prepare_greedy(r, v, &p, &o);
+    wd_prepare_open(r, v, &p, &o);
+    o.width = 1;
     most = p.n_given + 8 + v->content * TT_TOKENS_PER_S / 100;
     o.max_tokens = o.max_tokens < most ? o.max_tokens : most;
     room = r->engine.model->n_text_ctx - p.n;

@@ -880,9 +880,8 @@ typedef struct wnpu_token_event {
  * in a thousand of one reader, and more where speakers take turns; see tests/BENCHMARKS.md for
  * errors and time, with beam_limit and of greedy search.
  *   beam             [0]  1..max_beams: hypotheses kept; 1 is greedy search; 0: 5, or max_beams if
- *                    that is less, and 1 with commit_step_ms, since words are confirmed greedily,
- *                    unless there are hotwords. As OpenAI's beam search, but hypotheses that
- *                    differ only in timestamps are merged
+ *                    that is less. As OpenAI's beam search, but hypotheses that differ only in
+ *                    timestamps are merged
  *   beam_limit       [1]  0.1..1000; 0: off. A hypothesis is dropped when its log-probability is
  *                    below that of the best one, alive or ended, by more than this (nats), and when
  *                    it goes on as a better one does: the last 3 tokens are the same. The search
