@@ -3786,6 +3786,7 @@ WNPU_INLINE void ml_floor_body(float *x, size_t n, float least)
  *                A + 128 those of A
  *    outlier     a group of A with a value beyond 8 bits, as two digits
  *    int4        weights in 4 bits: multiples of 16 from -112 to 112
+ *    int6        weights in 6 bits: multiples of 4 from -124 to 124
  *
  *  The driver (gm_walk) cuts a product into tiles for every instruction
  *  set; a gm_shape says how. An instruction set brings kernels of tiles.
@@ -3793,8 +3794,8 @@ WNPU_INLINE void ml_floor_body(float *x, size_t n, float least)
 typedef struct gm_weight {
     uint32_t n, k;       /* B is [n, k] */
     uint32_t n16, k4;    /* panels of 16 columns; groups of 4 along k */
-    int int4;            /* 1: values are multiples of 16 from -112 to 112, in 4 bits each */
-    int8_t *packed;      /* [n16][k4][16][4]; if int4, [n16][k4 / 2][16][4], see gm_fold() */
+    uint32_t bits;       /* of a value: 8, 6 or 4 (int8, int6, int4) */
+    int8_t *packed;      /* [n16][gm_groups()][16][4]; see gm_fold4(), gm_fold6() */
     float *scale;        /* [n16*16], one per output channel, 0 in the padding */
     int32_t *correction; /* [n16*16]: -128 * sum over k of B[n,:], 0 in the padding */
     float *bias;         /* [n16*16], 0 in the padding; NULL if none */
@@ -6428,21 +6429,32 @@ static const gm_kernels gm_i8mm = {
 
 /* ---- weights ---- */
 
-/* Sets the fields of a [n, k] weight, in 4 bits if int4, and carves its memory; all pointers are
- * NULL while measuring. Rows are set one by one; the padding has to be zero. */
-static void gm_carve_as(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, int int4, int bias,
-                        int keep_float)
+/* Groups of values that are packed together, and groups that they occupy. */
+#define GM_FOLD(bits) ((bits) == 8 ? 1u : (bits) == 6 ? 4u : 2u)
+#define GM_FOLDED(bits) ((bits) == 6 ? 3u : 1u)
+
+/* Groups that a panel occupies. */
+static size_t gm_groups(const gm_weight *w)
 {
+    return (size_t)w->k4 / GM_FOLD(w->bits) * GM_FOLDED(w->bits);
+}
+
+/* Sets the fields of a [n, k] weight and carves its memory; all pointers are NULL while measuring.
+ * Rows are set one by one; the padding has to be zero. */
+static void gm_carve_as(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, uint32_t bits,
+                        int bias, int keep_float)
+{
+    const uint32_t fold = 4 * GM_FOLD(bits);
     size_t columns, groups, floats;
     memset(w, 0, sizeof *w);
     w->n = n;
     w->k = k;
-    w->int4 = int4;
+    w->bits = bits;
     w->n16 = n / 16 + (n % 16 != 0);
-    w->k4 = int4 ? (k / 8 + (k % 8 != 0)) * 2 : k / 4 + (k % 4 != 0);
+    w->k4 = (k / fold + (k % fold != 0)) * GM_FOLD(bits);
     columns = (size_t)w->n16 * 16;
-    if (ar_mul(w->n16, int4 ? w->k4 / 2 : w->k4, &groups) != 0 ||
-        ar_mul(columns, k, &floats) != 0 || columns / 16 != w->n16) {
+    if (ar_mul(w->n16, gm_groups(w), &groups) != 0 || ar_mul(columns, k, &floats) != 0 ||
+        columns / 16 != w->n16) {
         arena->overflow = 1;
         return;
     }
@@ -6457,13 +6469,7 @@ static void gm_carve_as(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, i
 static void gm_carve(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, int bias,
                      int keep_float)
 {
-    gm_carve_as(arena, w, n, k, 0, bias, keep_float);
-}
-
-/* Groups that a panel occupies. */
-static size_t gm_groups(const gm_weight *w)
-{
-    return w->int4 ? w->k4 / 2 : w->k4;
+    gm_carve_as(arena, w, n, k, 8, bias, keep_float);
 }
 
 /* One row's first byte; four of its bytes are adjacent in each group. */
@@ -6474,7 +6480,7 @@ static int8_t *gm_row(const gm_weight *w, uint32_t row)
 
 /* Packs n pairs of groups of values from -7 to 7 into n groups of 4 bits, in place. The upper half
  * of a byte is the value 4 places further along k. */
-static void gm_fold(int8_t *values, size_t n)
+static void gm_fold4(int8_t *values, size_t n)
 {
     size_t g;
     for (g = 0; g < n; g++) {
@@ -6482,6 +6488,34 @@ static void gm_fold(int8_t *values, size_t n)
         memcpy(pair, values + g * 8, sizeof pair);
         pair[0] = (pair[0] & 0x0f0f0f0f) | (pair[1] & 0x0f0f0f0f) << 4;
         memcpy(values + g * 4, pair, 4);
+    }
+}
+
+/* Packs n times four groups of values from -31 to 31 into n times three groups, in place. The upper
+ * 6 bits of a byte are a value, the lower 2 of the three are the fourth value, upper bits first. */
+static void gm_fold6(int8_t *values, size_t n)
+{
+    size_t g, i;
+    for (g = 0; g < n; g++) {
+        uint32_t four[4];
+        memcpy(four, values + g * 16, sizeof four);
+        for (i = 0; i < 3; i++) {
+            four[i] = (four[i] << 2 & 0xfcfcfcfc) | (four[3] >> (4 - 2 * i) & 0x03030303);
+        }
+        memcpy(values + g * 12, four, 12);
+    }
+}
+
+/* The other way round, for one row: three words of 32 bits, 16 words apart, become four. */
+WNPU_INLINE void gm_unfold6(uint32_t four[4], const int8_t *from)
+{
+    size_t i;
+    four[3] = 0;
+    for (i = 0; i < 3; i++) {
+        uint32_t v;
+        memcpy(&v, from + i * GM_GROUP, sizeof v);
+        four[i] = v & 0xfcfcfcfc;
+        four[3] |= (v & 0x03030303) << (6 - 2 * i);
     }
 }
 
@@ -6559,14 +6593,17 @@ static void gm_pack_panel_rows(int8_t *packed, size_t k4, size_t row, size_t n,
 }
 
 /* Packs n rows from `row` on. Rows of values are stride apart and have 4 k4 values; for a weight in
- * 4 bits these are -7 to 7 and are overwritten. */
+ * 6 or 4 bits these are at most 31 or 7 and are overwritten. */
 static void gm_put_rows(const gm_weight *w, uint32_t row, uint32_t n, int8_t *values,
                         size_t stride)
 {
     size_t groups = gm_groups(w);
     uint32_t i;
-    for (i = 0; i < n && w->int4; i++) {
-        gm_fold(values + i * stride, groups);
+    for (i = 0; i < n && w->bits == 4; i++) {
+        gm_fold4(values + i * stride, groups);
+    }
+    for (i = 0; i < n && w->bits == 6; i++) {
+        gm_fold6(values + i * stride, groups / 3);
     }
     gm_pack_panel_rows(w->packed, groups, row, n, values, stride);
 }
@@ -6605,17 +6642,31 @@ static void gm_tile_int4(const gm_kernels *gm, gm_product *p, int8_t *wide, cons
 static void gm_get_bytes(const gm_weight *w, uint32_t row, int8_t *bytes)
 {
     const int8_t *from = gm_row(w, row);
-    size_t g, n = gm_groups(w);
-    for (g = 0; g < n && !w->int4; g++) {
-        memcpy(bytes + g * 4, from + g * GM_GROUP, 4);
+    const size_t each = 4 * GM_FOLD(w->bits), step = (size_t)GM_FOLDED(w->bits) * GM_GROUP;
+    size_t g;
+    for (g = 0; g < w->k4; g += GM_FOLD(w->bits), from += step, bytes += each) {
+        uint32_t four[4];
+        memcpy(four, from, sizeof four[0]);
+        if (w->bits == 4) {
+            four[1] = four[0] & 0xf0f0f0f0u;
+            four[0] = four[0] << 4 & 0xf0f0f0f0u;
+        } else if (w->bits == 6) {
+            gm_unfold6(four, from);
+        }
+        memcpy(bytes, four, each);
     }
-    for (g = 0; g < n && w->int4; g++, bytes += 8) {
-        uint32_t v, four[2];
-        memcpy(&v, from + g * GM_GROUP, 4);
-        four[0] = v << 4 & 0xf0f0f0f0u;
-        four[1] = v & 0xf0f0f0f0u;
-        memcpy(bytes, four, 8);
+}
+
+/* One value of a weight that is not in 4 bits. */
+WNPU_INLINE int8_t gm_get(const gm_weight *w, size_t row, size_t k)
+{
+    const int8_t *from = gm_row(w, (uint32_t)row);
+    uint32_t four[4];
+    if (w->bits == 8) {
+        return from[k / 4 * GM_GROUP + k % 4];
     }
+    gm_unfold6(four, from + k / 16 * 3 * GM_GROUP);
+    return (int8_t)(four[k / 4 % 4] >> 8 * (k % 4));
 }
 
 /* One row as floats: the float weights if `exact` and there are any, else the quantised values (not
@@ -6631,7 +6682,7 @@ static void gm_get_row(const gm_weight *w, uint32_t row, float *values, int exac
         return;
     }
     for (k = 0; k < w->k; k++) {
-        values[k] = (float)gm_row(w, row)[k / 4 * GM_GROUP + k % 4] * w->scale[row];
+        values[k] = (float)gm_get(w, row, k) * w->scale[row];
     }
 }
 
@@ -6719,14 +6770,13 @@ static void gm_pack_outliers(const gm_kernels *gm, char *packed, const int8_t *h
     }
 }
 
-/* Copies m of the groups of `panels` panels, panel after panel. Groups beyond n are copies of the
- * first one, which are multiplied by zeros. */
-static void gm_gather(int8_t *to, const gm_weight *w, size_t panel, size_t panels,
+/* Copies m of the k4 groups of each of `panels` panels in bytes, panel after panel. Groups beyond n
+ * are copies of the first one, which are multiplied by zeros. */
+static void gm_gather(int8_t *to, const int8_t *from, size_t k4, size_t panels,
                       const uint16_t *group, size_t n, size_t m)
 {
     size_t p, g;
-    for (p = panel; p < panel + panels; p++) {
-        const int8_t *from = w->packed + p * w->k4 * GM_GROUP;
+    for (p = 0; p < panels; p++, from += k4 * GM_GROUP) {
         for (g = 0; g < m; g++, to += GM_GROUP) {
             memcpy(to, from + (g < n ? group[g] : group[0]) * (size_t)GM_GROUP, GM_GROUP);
         }
@@ -8604,6 +8654,29 @@ WNPU_TARGET static void OP(join)(int32_t *low, const int32_t *high, size_t n)
     }
 }
 
+/* Makes bytes of n times three groups of a weight in 6 bits, see gm_fold6(). */
+WNPU_TARGET static void OP(widen)(int8_t *to, const int8_t *from, size_t n)
+{
+    const size_t step = WNPU_LANES * 4;
+    size_t i, at;
+    for (i = 0; i < n; i++, from += 3 * GM_GROUP, to += 4 * GM_GROUP) {
+        gm_prefetch2(from, GM_AHEAD_STREAM);
+        gm_prefetch2(from, GM_AHEAD_STREAM + GM_GROUP);
+        gm_prefetch2(from, GM_AHEAD_STREAM + 2 * GM_GROUP);
+        MT_UNROLL
+        for (at = 0; at < GM_GROUP; at += step) {
+            const mt_uv a = *(const mt_uvu *)(const void *)(from + at);
+            const mt_uv b = *(const mt_uvu *)(const void *)(from + at + GM_GROUP);
+            const mt_uv c = *(const mt_uvu *)(const void *)(from + at + 2 * GM_GROUP);
+            *(mt_uvu *)(void *)(to + at) = a & 0xfcfcfcfcu;
+            *(mt_uvu *)(void *)(to + at + GM_GROUP) = b & 0xfcfcfcfcu;
+            *(mt_uvu *)(void *)(to + at + 2 * GM_GROUP) = c & 0xfcfcfcfcu;
+            *(mt_uvu *)(void *)(to + at + 3 * GM_GROUP) =
+                (a & 0x03030303u) << 6 | (b & 0x03030303u) << 4 | (c & 0x03030303u) << 2;
+        }
+    }
+}
+
 /* The float path's op_kernels.dequantise(): x = in + bias. */
 WNPU_TARGET static void OP(bias)(float *out, const float *in, size_t n, const float *bias,
                                  op_finish finish)
@@ -8778,6 +8851,7 @@ typedef struct op_kernels {
     void (*quantise)(int8_t *q, const float *x, size_t ldx, size_t rows, size_t n, float *scale);
     float (*quantise_fine)(int8_t *high, int8_t *low, const float *x, size_t n);
     void (*join)(int32_t *low, const int32_t *high, size_t n);
+    void (*widen)(int8_t *to, const int8_t *from, size_t n);
     void (*dequantise)(float *out, size_t ldo, const int32_t *acc, size_t lda, size_t rows,
                        size_t n, const float *row_scale, const float *scale, const float *bias,
                        op_finish finish);
@@ -8824,7 +8898,8 @@ typedef struct op_kernels {
 /* Entries of a table. `set` is the end of the functions' names: op_quantise_256() is OP(quantise)
  * of the part above, compiled with WNPU_WIDTH 256. */
 #define OP_PLAIN(set)                                                                             \
-    .norm = op_norm_##set, .join = op_join_##set, .bias = op_bias_##set, .scale = op_scale_##set, \
+    .norm = op_norm_##set, .join = op_join_##set, .widen = op_widen_##set,                        \
+    .bias = op_bias_##set, .scale = op_scale_##set,                                               \
     .value_scales = op_value_scales_##set, .softmax_float = op_softmax_float_##set,               \
     .mel_powers = op_mel_powers_##set, .mel_log = op_mel_log_##set,                               \
     .mel_floor = op_mel_floor_##set, .blocks = op_blocks_##set, .dot32 = op_dot32_##set,          \
@@ -10990,6 +11065,13 @@ typedef struct mf_layer {
     gm_weight fc2;       /* [d, 4d] */
 } mf_layer;
 
+/* A head whose attention follows the speech. */
+typedef struct mf_head {
+    uint16_t layer, head; /* layer from 1 on */
+} mf_head;
+
+#define MF_MAX_ALIGNED 64u
+
 struct wnpu_model {
     uint32_t n_audio_ctx, n_audio_state, n_audio_head, n_audio_layer;
     uint32_t n_text_ctx, n_text_state, n_text_head, n_text_layer;
@@ -11005,6 +11087,7 @@ struct wnpu_model {
     mf_layer *encoder;     /* [n_audio_layer] */
     mf_norm encoder_norm;
     /* Token embedding; also the output projection. Its value is the sum of the following parts. */
+    uint32_t weight_bits;  /* of the layers' weights */
     gm_weight embedding;   /* [n_vocab, d] int4 */
     int8_t *embedding_low; /* [n_vocab, d] remainders of int4, in steps of 16 scale / GM_DIGIT */
     float *embedding_mean; /* [d] mean over many tokens; 0 in wide_columns */
@@ -11014,6 +11097,8 @@ struct wnpu_model {
     float *text_position;  /* [n_text_ctx, d] */
     mf_layer *decoder;     /* [n_text_layer] */
     mf_norm decoder_norm;
+    /* The model's own heads for times of words, by layer and head; then layer 0. */
+    mf_head *alignment;    /* [MF_MAX_ALIGNED] */
     unsigned char *data;   /* the weights and tables above, laid out as in a pack */
     size_t data_size;
     const unsigned char *image; /* the pack that contains data, or NULL */
@@ -11139,7 +11224,7 @@ typedef struct mf_tensor {
 } mf_tensor;
 
 /* A section of a model's data: the unit of a pack's checksums and of messages about damage. */
-#define MF_MAX_SECTIONS (12u + MF_MAX_LAYERS * (6u + 10u))
+#define MF_MAX_SECTIONS (13u + MF_MAX_LAYERS * (6u + 10u))
 #define MF_SECTION_NAME 40u
 
 typedef struct mf_section {
@@ -11159,6 +11244,7 @@ typedef struct mf_loader {
     uint32_t n_tensors; /* required tensors */
     uint32_t found;
     uint32_t weight_type;
+    uint32_t bits;      /* that weights of layers are to have */
     char name[MF_MAX_NAME + 1];
     ar_arena head, data; /* of the model: structures with pointers, and the data they point to */
     size_t texts_end;    /* end of filters and vocabulary in data */
@@ -11889,11 +11975,22 @@ static size_t mf_section_end(const mf_loader *l, uint32_t section)
     return section + 1 < l->n_sections ? l->sections[section + 1].start : l->data.used;
 }
 
+/* Negative if a comes before b, 0 if they are the same head. */
+static int mf_head_order(const mf_head *a, const mf_head *b)
+{
+    return a->layer != b->layer ? (int)a->layer - (int)b->layer : (int)a->head - (int)b->head;
+}
+
 static void mf_carve_norm(mf_loader *l, mf_norm *norm, uint32_t d)
 {
     size_t padded = ((size_t)d + 15) / 16 * 16;
     norm->weight = ar_carve(&l->data, padded, sizeof(float));
     norm->bias = ar_carve(&l->data, padded, sizeof(float));
+}
+
+static void mf_carve_weight(mf_loader *l, gm_weight *w, uint32_t n, uint32_t k, int keep)
+{
+    gm_carve_as(&l->data, w, n, k, l->bits, 1, keep);
 }
 
 static void mf_carve_layer(mf_loader *l, mf_layer *layer, uint32_t number, int decoder, int keep)
@@ -11904,25 +12001,25 @@ static void mf_carve_layer(mf_loader *l, mf_layer *layer, uint32_t number, int d
     mf_section_begin(l, part, number, "attn_norm");
     mf_carve_norm(l, &layer->attn_norm, d);
     mf_section_begin(l, part, number, "qkv");
-    gm_carve(&l->data, &layer->qkv, 3 * d, d, 1, keep);
+    mf_carve_weight(l, &layer->qkv, 3 * d, d, keep);
     mf_section_begin(l, part, number, "attn_out");
-    gm_carve(&l->data, &layer->attn_out, d, d, 1, keep);
+    mf_carve_weight(l, &layer->attn_out, d, d, keep);
     if (decoder) {
         mf_section_begin(l, part, number, "cross_norm");
         mf_carve_norm(l, &layer->cross_norm, d);
         mf_section_begin(l, part, number, "cross_q");
-        gm_carve(&l->data, &layer->cross_q, d, d, 1, keep);
+        mf_carve_weight(l, &layer->cross_q, d, d, keep);
         mf_section_begin(l, part, number, "cross_kv");
-        gm_carve(&l->data, &layer->cross_kv, 2 * d, d, 1, keep);
+        mf_carve_weight(l, &layer->cross_kv, 2 * d, d, keep);
         mf_section_begin(l, part, number, "cross_out");
-        gm_carve(&l->data, &layer->cross_out, d, d, 1, keep);
+        mf_carve_weight(l, &layer->cross_out, d, d, keep);
     }
     mf_section_begin(l, part, number, "mlp_norm");
     mf_carve_norm(l, &layer->mlp_norm, d);
     mf_section_begin(l, part, number, "fc1");
-    gm_carve(&l->data, &layer->fc1, 4 * d, d, 1, keep);
+    mf_carve_weight(l, &layer->fc1, 4 * d, d, keep);
     mf_section_begin(l, part, number, "fc2");
-    gm_carve(&l->data, &layer->fc2, d, 4 * d, 1, keep);
+    mf_carve_weight(l, &layer->fc2, d, 4 * d, keep);
 }
 
 static mf_layer *mf_carve_layers(mf_loader *l, uint32_t count, int decoder, int keep)
@@ -11962,7 +12059,7 @@ WNPU_RARE static void mf_carve_data(mf_loader *l, wnpu_model *m, int keep)
     mf_section_begin(l, NULL, 0, "encoder.norm");
     mf_carve_norm(l, &m->encoder_norm, d);
     mf_section_begin(l, NULL, 0, "decoder.embedding");
-    gm_carve_as(&l->data, &m->embedding, s[MF_VOCAB], d, 1, 0, keep);
+    gm_carve_as(&l->data, &m->embedding, s[MF_VOCAB], d, 4, 0, keep);
     mf_section_begin(l, NULL, 0, "decoder.embedding_low");
     m->embedding_low = ar_carve(&l->data, (size_t)s[MF_VOCAB] * d, 1);
     m->embedding_mean = mf_carve_floats(l, "decoder.embedding_mean", d);
@@ -11974,6 +12071,8 @@ WNPU_RARE static void mf_carve_data(mf_loader *l, wnpu_model *m, int keep)
     m->decoder = mf_carve_layers(l, s[MF_TEXT_LAYER], 1, keep);
     mf_section_begin(l, NULL, 0, "decoder.norm");
     mf_carve_norm(l, &m->decoder_norm, d);
+    mf_section_begin(l, NULL, 0, "decoder.alignment");
+    m->alignment = ar_carve(&l->data, MF_MAX_ALIGNED, sizeof *m->alignment);
 }
 
 /* Measures or lays out the model in l->head and l->data. The first object in head is the
@@ -11994,6 +12093,7 @@ static wnpu_model *mf_carve(mf_loader *l, int keep)
     m->n_text_layer = s[MF_TEXT_LAYER];
     m->n_mels = s[MF_MELS];
     m->has_float = keep;
+    m->weight_bits = l->bits;
     m->weight_type = mf_types[l->weight_type].name;
     l->n_sections = 0;
     mf_carve_data(l, m, keep);
@@ -12106,23 +12206,26 @@ static void mf_keep_exact(gm_weight *w, uint32_t row, const float *values)
     }
 }
 
-/* Quantises row `row` of w: its scale and correction, and q [4 k4]. values are k finite values, the
- * largest of which in magnitude has the bits `peak`; scale = max|w| / 127, q = values / scale. A
- * row whose scale would be 0 (all below 127 * 2^-150) becomes 0. */
+#define MF_INT6_PEAK 31.49f /* the largest value of a row in int6 steps; it rounds to 31 */
+
+/* Quantises row `row` of w: its scale and correction, and q [4 k4] for gm_put_rows(). values are k
+ * finite values, the largest of which in magnitude has the bits `peak`; scale = max|w| / 127, q =
+ * values / scale. A row whose scale would be 0 (all below 127 * 2^-150) becomes 0. */
 static void mf_set_row(const op_kernels *op, gm_weight *w, uint32_t row, const float *values,
                        uint32_t peak, int8_t *q)
 {
+    const int step = w->bits == 6 ? 4 : 1;
     float scale;
     memcpy(&scale, &peak, sizeof scale);
-    scale = scale / 127.0f;
+    scale = scale / (w->bits == 6 ? MF_INT6_PEAK : 127.0f);
     if (scale > 0.0f) {
         memset(q + w->k / 4 * 4, 0, ((size_t)w->k4 - w->k / 4) * 4);
-        w->correction[row] = -128 * op->digits(q, NULL, values, w->k, scale);
+        w->correction[row] = -128 * step * op->digits(q, NULL, values, w->k, scale);
     } else {
         memset(q, 0, (size_t)w->k4 * 4);
     }
     mf_keep_exact(w, row, values);
-    w->scale[row] = scale;
+    w->scale[row] = w->bits == 6 ? scale * 0.25f : scale;
 }
 
 #define MF_INT4_PEAK 7.49f /* the largest value of a row in int4 steps; it rounds to 7 */
@@ -12663,13 +12766,48 @@ static int mf_fill(mf_loader *l, const wnpu_allocator *allocator, mf_team *team,
     return status == WNPU_OK ? mf_load(&j) : status;
 }
 
+/* Checks the alignment heads of a configuration. */
+static int mf_check_heads(const mf_loader *l, const wnpu_model_config *config)
+{
+    const uint32_t layers = l->sizes[MF_TEXT_LAYER], heads = l->sizes[MF_TEXT_HEAD];
+    uint32_t i;
+    for (i = 0; i < config->n_alignment_heads; i++) {
+        const uint16_t *pair = config->alignment_heads + 2 * i;
+        if (pair[0] >= layers || pair[1] >= heads) {
+            return er_set(l->error, WNPU_E_ARGUMENT, "alignment_heads[%u] is head %u of layer %u; "
+                          "this model has %u layers of %u heads", (unsigned)i, (unsigned)pair[1],
+                          (unsigned)pair[0], (unsigned)layers, (unsigned)heads);
+        }
+    }
+    return WNPU_OK;
+}
+
+/* Stores checked alignment heads by layer and head, each once. */
+static void mf_set_heads(wnpu_model *m, const wnpu_model_config *config)
+{
+    uint32_t i, k, n = 0;
+    for (i = 0; i < config->n_alignment_heads; i++) {
+        const uint16_t *pair = config->alignment_heads + 2 * i;
+        const mf_head new = {(uint16_t)(pair[0] + 1u), pair[1]};
+        for (k = n; k > 0 && mf_head_order(&new, &m->alignment[k - 1]) < 0; k--) {
+            continue;
+        }
+        if (k == 0 || mf_head_order(&new, &m->alignment[k - 1]) > 0) {
+            memmove(m->alignment + k + 1, m->alignment + k, (n - k) * sizeof new);
+            m->alignment[k] = new;
+            n++;
+        }
+    }
+}
+
 static int mf_build(mf_loader *l, const wnpu_model_config *config, const wnpu_allocator *allocator,
                     wnpu_model **model)
 {
     size_t head = 0, data = 0;
     unsigned char *memory;
     mf_team *team;
-    int keep = config->keep_float != 0, status = mf_measure(l, keep, &head, &data);
+    int keep = config->keep_float != 0, status = mf_check_heads(l, config);
+    status = status == WNPU_OK ? mf_measure(l, keep, &head, &data) : status;
     if (status != WNPU_OK) {
         return status;
     }
@@ -12682,6 +12820,9 @@ static int mf_build(mf_loader *l, const wnpu_model_config *config, const wnpu_al
     if (status == WNPU_OK) {
         status = mf_fill(l, allocator, team, keep, memory, head, data, model);
         tp_close(&team->pool);
+    }
+    if (status == WNPU_OK) {
+        mf_set_heads(*model, config);
     }
     if (team != NULL) {
         allocator->release(allocator->user, team, mf_team_size(l));
@@ -12711,11 +12852,12 @@ static int mf_build(mf_loader *l, const wnpu_model_config *config, const wnpu_al
  *     44  40  n_vocab to n_mels as in a ggml file
  *     84   4  number of tokens with a text
  *     88   8  bytes of these texts
- *     96   4  ggml's number of the type that most weights had; zeros from here to 128
+ *     96   4  ggml's number of the type that most weights had
+ *    100   4  bits of a weight in the layers, 8 or 6; zeros from here to 128
  *    128  64  for each section: name[40], offset in the file, bytes, checksum; then zeros
  *
  * Sections are contiguous, so every byte of the file is covered by a checksum. */
-#define MF_PACK_VERSION 3u /* 3: heads may be rotated */
+#define MF_PACK_VERSION 4u /* 4: with alignment heads and bits of weights */
 #define MF_PACK_HEADER 128u
 #define MF_PACK_ENTRY 64u
 #define MF_PACK_PAGE 4096u
@@ -12848,11 +12990,13 @@ static int mf_pack_header(mf_loader *l, const unsigned char **h, size_t *data_at
     l->n_base = er_u32(*h + 84);
     l->vocab_bytes = er_u64(*h + 88);
     l->weight_type = er_u32(*h + 96);
+    l->bits = er_u32(*h + 100);
     if (l->n_base > TK_MAX_VOCAB || l->vocab_bytes > TK_MAX_BYTES ||
-        !mf_is_type(l->weight_type)) {
+        !mf_is_type(l->weight_type) || (l->bits != 8 && l->bits != 6)) {
         return er_set(l->error, WNPU_E_MODEL, "the pack claims %lu tokens of %llu bytes and "
-                      "weights of type %lu; it is damaged", (unsigned long)l->n_base,
-                      (unsigned long long)l->vocab_bytes, (unsigned long)l->weight_type);
+                      "weights of type %lu in %lu bits; it is damaged", (unsigned long)l->n_base,
+                      (unsigned long long)l->vocab_bytes, (unsigned long)l->weight_type,
+                      (unsigned long)l->bits);
     }
     mf_used(l, 44);
     status = mf_read_sizes(l, MF_PACK_SIZES, 44);
@@ -12914,6 +13058,22 @@ static int mf_sane_rows(const op_kernels *op, const gm_weight *w, float largest_
     return sane;
 }
 
+/* Heads must be those of the model, in order, followed by zeros. */
+static int mf_pack_heads(mf_loader *l, const wnpu_model *m)
+{
+    const mf_head *a = m->alignment;
+    uint32_t i;
+    int bad = 0;
+    for (i = 0; i < MF_MAX_ALIGNED; i++) {
+        bad |= a[i].layer > m->n_text_layer || a[i].head >= m->n_text_head ||
+               (a[i].layer == 0 && a[i].head != 0);
+        bad |= i > 0 && a[i].layer > 0 && mf_head_order(&a[i - 1], &a[i]) >= 0;
+        bad |= i > 0 && a[i].layer > 0 && a[i - 1].layer == 0;
+    }
+    return !bad ? WNPU_OK : er_set(l->error, WNPU_E_MODEL, "the alignment heads are not heads of "
+                                   "this model in order; the pack is damaged");
+}
+
 /* Checks float values for the limits that loading enforces. */
 static int mf_pack_values(mf_loader *l, wnpu_model *m)
 {
@@ -12932,7 +13092,7 @@ static int mf_pack_values(mf_loader *l, wnpu_model *m)
             mf_ne(l, part->shape, ne);
             bad = !mf_is_valid(l->op, *(float *const *)at, (size_t)ne[0] * ne[1]);
         } else if (part->target == MF_ROWS && part->first == 0) {
-            bad = !mf_sane_rows(l->op, at, MF_ROTATED_GROWTH * 65504.0f / 127.0f);
+            bad = !mf_sane_rows(l->op, at, MF_ROTATED_GROWTH * 65504.0f / (4.0f * MF_INT6_PEAK));
         } else if (part->target == MF_TOKENS) {
             size_t n = (size_t)m->embedding.n16 * 16;
             bad = !mf_sane_rows(l->op, at, 2.0f * 65504.0f / (16.0f * MF_INT4_PEAK)) ||
@@ -13001,6 +13161,7 @@ static int mf_pack_check(mf_loader *l, const wnpu_model_config *config, wnpu_mod
 {
     int status = config->full_check ? mf_verify(m, l->error) : WNPU_OK;
     status = status == WNPU_OK ? tk_attach(&m->vocab, l->error) : status;
+    status = status == WNPU_OK ? mf_pack_heads(l, m) : status;
     return status == WNPU_OK ? mf_pack_values(l, m) : status;
 }
 
@@ -13089,10 +13250,19 @@ static int mf_read_ggml(mf_loader *l)
     return status == WNPU_OK ? mf_index(l) : status;
 }
 
+/* Pass 1, and what the configuration adds to it. Products need whole groups of int6. */
+static int mf_read_as(mf_loader *l, const wnpu_model_config *config)
+{
+    int status = mf_read_ggml(l);
+    const int whole = l->sizes[MF_TEXT_STATE] % 16 == 0 && l->sizes[MF_AUDIO_STATE] % 16 == 0;
+    l->bits = config->weight_bits == 6 && whole ? 6 : 8;
+    return status;
+}
+
 static int mf_measure_ggml(mf_loader *l, const wnpu_model_config *config, wnpu_model_memory *memory)
 {
     size_t head = 0, data = 0;
-    int status = mf_read_ggml(l);
+    int status = mf_read_as(l, config);
     status = status == WNPU_OK ? mf_measure(l, config->keep_float != 0, &head, &data) : status;
     memory->held = head + data;
     memory->peak = memory->held + sizeof *l + mf_team_size(l);
@@ -13102,7 +13272,7 @@ static int mf_measure_ggml(mf_loader *l, const wnpu_model_config *config, wnpu_m
 static int mf_open_ggml(mf_loader *l, const wnpu_model_config *config,
                         const wnpu_allocator *allocator, unsigned char *image, wnpu_model **model)
 {
-    int status = mf_read_ggml(l);
+    int status = mf_read_as(l, config);
     (void)image;
     return status == WNPU_OK ? mf_build(l, config, allocator, model) : status;
 }
@@ -13177,6 +13347,8 @@ static int mf_check_args(wnpu_model **model, const wnpu_model_config *config,
         {ER_FIELD(wnpu_model_config, copy), 0, 1, 0},
         {ER_FIELD(wnpu_model_config, full_check), 0, 1, 0},
         {ER_FIELD(wnpu_model_config, threads), 0, TP_MAX_THREADS, 0},
+        {ER_FIELD(wnpu_model_config, n_alignment_heads), 0, MF_MAX_ALIGNED, 0},
+        {ER_FIELD(wnpu_model_config, weight_bits), 0, 8, 0},
         {ER_FIELD(wnpu_model_config, reserved), 0, 0, 0}
     };
     er_clear(error);
@@ -13190,6 +13362,14 @@ static int mf_check_args(wnpu_model **model, const wnpu_model_config *config,
     }
     if (er_check(ours, limits, sizeof limits / sizeof limits[0], error) != WNPU_OK) {
         return WNPU_E_ARGUMENT;
+    }
+    if (ours->weight_bits != 0 && ours->weight_bits != 6 && ours->weight_bits != 8) {
+        return er_set(error, WNPU_E_ARGUMENT, "weight_bits is %u; it has to be 0, 6 or 8",
+                      (unsigned)ours->weight_bits);
+    }
+    if (ours->n_alignment_heads > 0 && ours->alignment_heads == NULL) {
+        return er_set(error, WNPU_E_ARGUMENT, "alignment_heads is NULL and n_alignment_heads is "
+                      "%u; set both", (unsigned)ours->n_alignment_heads);
     }
     if (ours->allocator != NULL && (ours->allocator->alloc == NULL ||
                                     ours->allocator->release == NULL)) {
@@ -13542,6 +13722,7 @@ static int mf_pack_plan(mf_loader *l, const wnpu_model *m)
     memcpy(l->sizes, sizes, sizeof sizes);
     l->n_base = (uint32_t)m->vocab.n_base;
     l->vocab_bytes = m->vocab.bytes_size - l->n_base;
+    l->bits = m->weight_bits;
     while (l->weight_type + 1 < MF_TYPES && mf_types[l->weight_type].name != m->weight_type) {
         l->weight_type++;
     }
@@ -13573,6 +13754,7 @@ static size_t mf_pack_fill(mf_loader *l, const wnpu_model *m)
     mf_put32(h + 84, l->n_base);
     mf_put64(h + 88, l->vocab_bytes);
     mf_put32(h + 96, l->weight_type);
+    mf_put32(h + 100, l->bits);
     for (i = 0; i < l->n_sections; i++) {
         unsigned char *row = h + MF_PACK_HEADER + (size_t)i * MF_PACK_ENTRY;
         size_t start = l->sections[i].start;
@@ -13636,6 +13818,7 @@ WNPU_API int wnpu_model_get_info(const wnpu_model *model, wnpu_model_info *info)
     ours.has_float = model->has_float;
     ours.bytes = model->size;
     ours.shared_bytes = model->shared;
+    ours.weight_bits = model->weight_bits;
     ours.name = model->name;
     ours.weight_type = model->weight_type;
     return er_export(info, &ours, sizeof ours);
@@ -13698,6 +13881,7 @@ typedef struct en_worker {
     uint8_t *p;         /* attention weights, see gm_probs_stride() */
     float *scale;       /* [rows] scales of q */
     op_online *online;  /* [EN_QUERIES] */
+    int8_t *bytes;      /* [en_columns() * 4 d] panels of int6 as bytes; NULL for int8 */
     void *packed;       /* q packed for the kernels */
     void *queries;      /* a block of queries, packed likewise */
     int32_t *acc;       /* [EN_QUERIES, EN_KEYS], [EN_QUERIES + 1, hd], [rows, en_columns()] */
@@ -14113,7 +14297,7 @@ static void en_prepare_sparse(const en_engine *e, en_worker *w, const float *x, 
 
 /* Adds the products of the input's high digits to w->acc. */
 static void en_add_outliers(const en_engine *e, const en_worker *in, en_worker *w, en_panels c,
-                            size_t rows)
+                            const int8_t *b, size_t rows)
 {
     int8_t *columns = (int8_t *)(void *)w->hidden;
     const char *packed = in->packed_high;
@@ -14126,7 +14310,7 @@ static void en_add_outliers(const en_engine *e, const en_worker *in, en_worker *
     if (e->gm->outliers != NULL) {
         p.c = w->acc;
         p.a = packed;
-        p.b = c.weight->packed + c.panel * c.weight->k4 * GM_GROUP;
+        p.b = b;
         p.pitch = c.weight->k4;
         e->gm->outliers(&p, in->outlier, in->n_outliers);
         return;
@@ -14136,7 +14320,7 @@ static void en_add_outliers(const en_engine *e, const en_worker *in, en_worker *
     p.correction = e->gm->correct != NULL ? correction : NULL;
     for (first = 0; first < in->n_outliers; first += GM_OUTLIERS) {
         m = gm_outliers_at(in->n_outliers, first);
-        gm_gather(columns, c.weight, c.panel, c.n, in->outlier + first, in->n_outliers - first, m);
+        gm_gather(columns, b, c.weight->k4, c.n, in->outlier + first, in->n_outliers - first, m);
         if (e->gm->correct != NULL) {
             e->gm->correct(correction, columns, m, c.n);
         }
@@ -14146,6 +14330,18 @@ static void en_add_outliers(const en_engine *e, const en_worker *in, en_worker *
         e->op->join(w->acc, p.c, rows * c.n * 16);
         packed += e->gm->a_bytes(rows, GM_OUTLIERS);
     }
+}
+
+/* The bytes of panels, which those of int6 become in w->bytes. */
+static const int8_t *en_bytes(const en_engine *e, en_worker *w, en_panels c)
+{
+    const size_t groups = gm_groups(c.weight);
+    const int8_t *packed = c.weight->packed + c.panel * groups * GM_GROUP;
+    if (c.weight->bits != 6) {
+        return packed;
+    }
+    e->op->widen(w->bytes, packed, c.n * groups / 3);
+    return w->bytes;
 }
 
 /* Integer products: w->acc [rows, 16 c.n] = input * c^T. */
@@ -14158,11 +14354,11 @@ static void en_products(const en_engine *e, const en_worker *in, en_worker *w, e
     p.ldc = c.n * 16;
     p.a = in->packed;
     p.rows = rows;
-    if (weight->int4) {
+    if (weight->bits == 4) {
         gm_tile_int4(e->gm, &p, (int8_t *)(void *)w->hidden, weight, c.panel, c.n);
         return;
     }
-    p.b = weight->packed + c.panel * 16 * 4 * weight->k4;
+    p.b = en_bytes(e, w, c);
     p.k4 = p.pitch = weight->k4;
     p.panels = c.n;
     if (in->has_zeros) {
@@ -14177,7 +14373,7 @@ static void en_products(const en_engine *e, const en_worker *in, en_worker *w, e
         e->op->join(w->acc, w->acc + rows * c.n * 16, rows * c.n * 16);
     }
     if (in->n_outliers > 0) {
-        en_add_outliers(e, in, w, c, rows);
+        en_add_outliers(e, in, w, c, p.b, rows);
     }
 }
 
@@ -14211,13 +14407,20 @@ WNPU_INLINE void en_prefetch_columns(const gm_weight *weight, size_t panel, size
     }
 }
 
+/* Panels multiplied before each epilogue. For few rows, a panel of int6 is multiplied as soon as it
+ * is widened, while it is in the L1 cache. */
+static size_t en_panels_of(const gm_weight *weight, size_t rows)
+{
+    return weight->bits == 6 && rows <= GM_FEW ? 1 : EN_PANELS;
+}
+
 /* to = finish(input * c^T + bias) for prepared rows. */
 static void en_multiply(const en_engine *e, const en_worker *in, en_worker *w, en_panels c,
                         size_t rows, en_output to)
 {
     const size_t end = c.panel + c.n;
     for (; c.panel < end && !tp_cancelled(e->pool); c.panel += c.n, to.out += c.n * 16) {
-        c.n = er_min(end - c.panel, EN_PANELS);
+        c.n = er_min(end - c.panel, en_panels_of(c.weight, rows));
         if (rows <= GM_FEW) { /* limited by memory bandwidth */
             en_prefetch_columns(c.weight, c.panel + c.n, EN_PANELS);
         }
@@ -14647,6 +14850,7 @@ static void en_carve_worker(ar_arena *arena, const en_engine *e, en_worker *w)
     w->u = ar_carve(arena, EN_QUERIES * EN_KEYS, sizeof(int16_t));
     w->p = ar_carve(arena, (EN_QUERIES + 1) * gm_probs_stride(EN_KEYS / 4), 1);
     w->online = ar_carve(arena, EN_QUERIES, sizeof(op_online));
+    w->bytes = e->model->weight_bits == 6 ? ar_carve(arena, en_columns(e->model), 4 * d) : NULL;
     w->packed = ar_carve(arena, packed, 1);
     w->queries = ar_carve(arena, e->gm->a_bytes(EN_QUERIES, EN_MAX_HEAD / 4), 1);
     if (e->gm->survey != NULL) {
@@ -14880,7 +15084,7 @@ static void de_prefetch_next(const de_decoder *d, const gm_weight *w, unsigned w
     item = de_item(d, w);
     (void)tp_queue_share(d->e->pool, worker, en_blocks(w->n16, item), &first);
     en_prefetch_columns(w, first * item, EN_PANELS);
-    first *= item * w->k4 * GM_GROUP / (w->int4 ? 2 : 1);
+    first *= item * gm_groups(w) * GM_GROUP;
     for (i = 0; i < GM_AHEAD_STREAM; i += GM_GROUP) {
         gm_prefetch(w->packed, first + i);
     }
@@ -18008,29 +18212,75 @@ static const struct {
     {"turbo", 0, 6, {{2, 4}, {2, 11}, {3, 3}, {3, 6}, {3, 11}, {3, 14}}}
 };
 
-/* Number of the model's alignment heads, which are written to out unless that is NULL. For models
- * that are not OpenAI's, all heads of the upper half of the layers, as in whisper. */
+/* The row of al_known for a model, or the number of rows. */
+static size_t al_find(const wnpu_model *m)
+{
+    size_t i;
+    for (i = 0; i < sizeof al_known / sizeof al_known[0]; i++) {
+        if (strcmp(al_known[i].model, m->name) == 0) {
+            break;
+        }
+    }
+    return i;
+}
+
+/* Writes the heads of row `known`, unless out is NULL. Returns their number. */
+static size_t al_known_heads(size_t known, de_head *out)
+{
+    size_t k;
+    for (k = 0; out != NULL && k < al_known[known].n; k++) {
+        out[k].layer = al_known[known].heads[k][0];
+        out[k].head = al_known[known].heads[k][1];
+    }
+    return al_known[known].n;
+}
+
+/* Whether the model's own heads are those of row `known`. */
+static int al_is_known(const wnpu_model *m, size_t known)
+{
+    size_t k, n = al_known[known].n;
+    int same = m->alignment[n].layer == 0;
+    for (k = 0; k < n; k++) {
+        same &= m->alignment[k].layer == al_known[known].heads[k][0] + 1 &&
+                m->alignment[k].head == al_known[known].heads[k][1];
+    }
+    return same;
+}
+
+/* Whether a head is one of the model's own alignment heads. */
+static int al_is_own(const wnpu_model *m, size_t layer, size_t head)
+{
+    size_t k;
+    for (k = 0; k < MF_MAX_ALIGNED && m->alignment[k].layer > 0; k++) {
+        if (m->alignment[k].layer == layer + 1 && m->alignment[k].head == head) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Number of the model's alignment heads, which are written to out unless that is NULL: its own,
+ * those of OpenAI's model of its shape, or else all heads of the upper half of the layers, as in
+ * whisper. */
 static size_t al_heads(const wnpu_model *m, de_head *out, int64_t *lag_ms)
 {
+    const size_t known = al_find(m), named = known < sizeof al_known / sizeof al_known[0];
     size_t i, k, n = 0;
-    *lag_ms = 0;
-    for (i = 0; i < sizeof al_known / sizeof al_known[0]; i++) {
-        if (strcmp(al_known[i].model, m->name) != 0) {
-            continue;
-        }
-        for (k = 0; out != NULL && k < al_known[i].n; k++) {
-            out[k].layer = al_known[i].heads[k][0];
-            out[k].head = al_known[i].heads[k][1];
-        }
-        *lag_ms = al_known[i].lag_ms;
-        return al_known[i].n;
+    int own = m->alignment[0].layer > 0 && !(named && al_is_known(m, known));
+    *lag_ms = !own && named ? al_known[known].lag_ms : 0;
+    if (!own && named) {
+        return al_known_heads(known, out);
     }
-    for (i = m->n_text_layer / 2; i < m->n_text_layer; i++) {
-        for (k = 0; k < m->n_text_head; k++, n++) {
+    for (i = own ? 0 : m->n_text_layer / 2; i < m->n_text_layer; i++) {
+        for (k = 0; k < m->n_text_head; k++) {
+            if (own && !al_is_own(m, i, k)) {
+                continue;
+            }
             if (out != NULL) {
                 out[n].layer = (uint16_t)i;
                 out[n].head = (uint16_t)k;
             }
+            n++;
         }
     }
     return n;
@@ -24513,9 +24763,8 @@ static void np_unpack_tile(int8_t *to, const gm_weight *w, size_t n0, size_t n, 
 {
     size_t i, j;
     for (i = 0; i < n; i++) {
-        const int8_t *from = w->packed + (n0 + i) / 16 * w->k4 * GM_GROUP + (n0 + i) % 16 * 4;
         for (j = 0; j < k; j++) {
-            to[i * k + j] = from[(k0 + j) / 4 * GM_GROUP + (k0 + j) % 4];
+            to[i * k + j] = gm_get(w, n0 + i, k0 + j);
         }
     }
 }
@@ -24527,9 +24776,8 @@ static void np_sum_weight(const np_bridge *b, np_weight *w)
     size_t n, k;
     memset(w->sums, 0, g->k * sizeof *w->sums);
     for (n = 0; n < g->n; n++) {
-        const int8_t *from = g->packed + n / 16 * g->k4 * GM_GROUP + n % 16 * 4;
         for (k = 0; k < g->k; k++) {
-            int32_t value = from[k / 4 * GM_GROUP + k % 4];
+            int32_t value = gm_get(g, n, k);
             w->sums[k] += b->random[n] * (uint32_t)value;
         }
     }

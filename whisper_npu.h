@@ -289,6 +289,15 @@ typedef struct wnpu_model_config {
     uint32_t reserved;
     wnpu_parallel_for_fn parallel_for; /* your threads, as in wnpu_config [NULL: own threads] */
     void *parallel_user;
+    const uint16_t *alignment_heads; /* [n_alignment_heads][2]: layer and head, counted from 0, of
+                                 cross-attention in the decoder that follows the speech, for times
+                                 of words: "alignment_heads" of generation_config.json; read while
+                                 opening, and part of a pack [NULL: those of OpenAI's model of this
+                                 shape, or all heads of the upper half of the layers] */
+    uint32_t n_alignment_heads; /* 0..64 [0] */
+    uint32_t weight_bits;     /* of weights in the layers: 8, or 6, which take a quarter less memory
+                                 and are less precise, see "Models" in README.md. Models whose width
+                                 is no multiple of 16 keep 8 [0: 8] */
 } wnpu_model_config;
 
 WNPU_API void wnpu_model_config_init(wnpu_model_config *config, size_t struct_size);
@@ -378,6 +387,8 @@ typedef struct wnpu_model_info {
                                * "custom" */
     const char *weight_type;  /* type of most tensors in the file: "f16", "q5_0", ... */
     uint64_t shared_bytes;    /* of a pack that is mapped or used in place; not part of bytes */
+    uint32_t weight_bits;     /* 8 or 6, see wnpu_model_config */
+    uint32_t reserved;
 } wnpu_model_info;
 
 /* Errors: E_ARGUMENT. */

@@ -188,6 +188,44 @@ static int read_config(hf *h)
     return failed ? -1 : 0;
 }
 
+/* ---- generation_config.json ---- */
+
+/* Takes alignment_heads if the model has all of them: distilled models are often saved with those
+ * of the model that they were distilled from. */
+static int read_heads(hf *h)
+{
+    static const char name[] = "generation_config.json";
+    const size_t most = sizeof h->heads / sizeof h->heads[0];
+    char *text;
+    const char *cursor = NULL;
+    json config, none, pair;
+    size_t n = 0;
+    int failed, wrong = 0;
+    if (!has_file(h, name)) {
+        return 0;
+    }
+    failed = read_json(h, name, &text, &config);
+    while (!failed && json_next(json_get(config, "alignment_heads"), &cursor, &none, &pair)) {
+        const char *inner = NULL;
+        json layer = {NULL, NULL}, head = {NULL, NULL};
+        int64_t l = 0, k = 0;
+        (void)(json_next(pair, &inner, &none, &layer) && json_next(pair, &inner, &none, &head));
+        wrong |= n == most || json_integer(layer, 0, h->sizes[TEXT_LAYER] - 1, &l) != 0 ||
+                 json_integer(head, 0, h->sizes[TEXT_HEAD] - 1, &k) != 0;
+        if (!wrong) {
+            h->heads[n][0] = (uint16_t)l;
+            h->heads[n++][1] = (uint16_t)k;
+        }
+    }
+    free(text);
+    h->n_heads = wrong ? 0 : (uint32_t)n;
+    if (wrong) {
+        (void)snprintf(h->note, sizeof h->note, "%s: alignment_heads are not heads of this model "
+                       "and are ignored", name);
+    }
+    return failed ? -1 : 0;
+}
+
 /* ---- mel filters ---- */
 
 static double mel_to_hz(double mel)
@@ -813,7 +851,7 @@ int hf_open(hf *h, const hf_files *files)
     int failed;
     memset(h, 0, sizeof *h);
     h->files = *files;
-    failed = read_config(h) != 0 || put32(h, 0x67676d6c) != 0;
+    failed = read_config(h) != 0 || read_heads(h) != 0 || put32(h, 0x67676d6c) != 0;
     for (i = 0; i <= FTYPE && !failed; i++) {
         failed = put32(h, (uint32_t)h->sizes[i]) != 0;
     }

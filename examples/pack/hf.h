@@ -1,6 +1,5 @@
 /* hf.h - presents a Whisper model saved by Hugging Face's transformers (config.json, safetensors,
- * and
- * tokenizer.json or vocab.json) to the library as a ggml file.
+ * and tokenizer.json or vocab.json) to the library as a ggml file.
  *
  *     hf h;
  *     if (hf_open(&h, &files) == 0)
@@ -10,8 +9,7 @@
  *     hf_close(&h);
  *
  * Only headers and vocabulary are held in memory, and no file is written: h.source reads the
- * tensors
- * where they are. F32 and F16 are passed on unchanged, BF16 is converted to f32. The library checks
+ * tensors where they are. F32 and F16 are passed on unchanged, BF16 is converted to f32. The library checks
  * sizes and values. */
 #ifndef HF_H
 #define HF_H
@@ -30,6 +28,9 @@ typedef struct hf_files {
 typedef struct hf {
     wnpu_source source;       /* valid until hf_close(); its user is this structure */
     char why[240];            /* the error, one line */
+    char note[240];           /* what was left out, one line, or "" */
+    uint16_t heads[64][2];    /* alignment_heads of generation_config.json: layer and head */
+    uint32_t n_heads;         /* 0: none, or one that this model does not have */
     hf_files files;
     int32_t sizes[11];        /* as in a ggml header */
     struct hf_tensor *tensors;

@@ -159,8 +159,9 @@ static int open_model(const options *o, const char *path, wnpu_model **model)
         wnpu_model_get_info(*model, &info);
         fputs("model ", stderr);
         output_safely(stderr, path);
-        fprintf(stderr, ": %s, %s, %.0f MB in memory, %.0f MB shared\n", info.name,
-                info.weight_type, (double)info.bytes / 1e6, (double)info.shared_bytes / 1e6);
+        fprintf(stderr, ": %s, %s, %u bits, %.0f MB in memory, %.0f MB shared\n", info.name,
+                info.weight_type, (unsigned)info.weight_bits, (double)info.bytes / 1e6,
+                (double)info.shared_bytes / 1e6);
     }
     return status;
 }

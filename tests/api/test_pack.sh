@@ -62,6 +62,25 @@ test_forms() {
     same "$T/out" "$T/toy.bin.wnpu"
 }
 
+# Less room, and the same bytes on each instruction set.
+test_bits() {
+    run 0 "$pack" --bits 8 "$T/toy.bin" "$T/eight.wnpu"
+    same "$T/eight.wnpu" "$T/toy.bin.wnpu"
+    run 0 "$pack" --bits 6 "$T/toy.bin" "$T/six.wnpu"
+    run 0 "$pack" --check "$T/six.wnpu"
+    [ "$(wc -c <"$T/six.wnpu")" -lt "$(wc -c <"$T/eight.wnpu")" ] || fail "6 bits are not smaller"
+    heard "$T/six.wnpu"
+    cp "$T/json" "$T/six.json"
+    for isa in scalar sse4.1 avx2 avx-vnni avx512 neon neon-dot; do
+        "$transcribe" -q -t 1 -m "$T/six.wnpu" --isa "$isa" --vad off --max-tokens 8 -f json \
+            "$T/noise.wav" >"$T/json" 2>"$T/err" || continue
+        same "$T/json" "$T/six.json"
+    done
+    run 1 "$pack" --bits 5 "$T/toy.bin" "$T/x.wnpu"
+    has "$T/err" "6 or 8, not '5'"
+    run 1 "$pack" --bits 6
+}
+
 # byte FILE OFFSET: replaces a byte by its opposite.
 byte() {
     was=$(od -An -tu1 -j "$2" -N 1 "$1" | tr -d ' ')
@@ -158,11 +177,15 @@ real() {
     run 0 "$transcribe" -v -m "$T/real.wnpu" -f json "$demo"
     same "$T/out" "$T/json"
     has "$T/err" " 0 MB in memory"
+    run 0 "$pack" --bits 6 "$model" "$T/six.wnpu"
+    run 0 "$transcribe" -v -m "$T/six.wnpu" examples/jfk.wav
+    has "$T/out" "ask what you can do for your country"
+    has "$T/err" "6 bits"
 }
 
 test_tiny() { real tiny; }
 
-for t in help forms damage errors linked_in tiny; do
+for t in help forms bits damage errors linked_in tiny; do
     t_run test_$t
 done
 t_end

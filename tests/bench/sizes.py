@@ -4,9 +4,10 @@
     tests/bench/sizes.py [SHAPE...]        (make sizes)
 
 Makes each model with inflate.py, measures it and deletes it: the weights are those of tiny, so
-speed and memory are the real model's, but not its errors. Says where INT8, the float path and, if
-WHISPER_CPP is the path of its whisper-cli, whisper.cpp give other text or probabilities. Needs
-numpy, up to 5 GB in SIZES_DIR (default: the cache directory), and for large-v3 8 GB of memory.
+speed and memory are the real model's, but not its errors. Says where INT8, weights in 6 bits, the
+float path and, if WHISPER_CPP is the path of its whisper-cli, whisper.cpp give other text or
+probabilities, and what whisper.cpp needs with q5_0 if whisper-quantize is beside it. Needs numpy, up
+to 6 GB in SIZES_DIR (default: the cache directory), and for large-v3 8 GB of memory.
 
 Times are CPU time of one thread, because other programs may run at the same time; a stage's is its
 share of that. What is opened is a pack, so that opening takes no time; the peak of memory is that
@@ -88,6 +89,35 @@ def stage(messages, name):
     return float(re.search(rf"\b{name} (\d+)", messages)[1])
 
 
+def stages(messages, cpu, windows, tokens):
+    """CPU time in ms of a window's encoder and of a token."""
+    share = cpu / float(re.search(r"s of sound in ([\d.]+) s", messages)[1])
+    return (stage(messages, "encoder") * share / windows,
+            stage(messages, "decoder") * share / max(1, tokens))
+
+
+def counts(messages):
+    return map(int, re.search(r"(\d+) windows, (\d+) tokens", messages).groups())
+
+
+def with_six_bits(model, pack, speech, int8):
+    subprocess.run([f"{BUILD}/pack", "--bits", "6", model, pack], check=True)
+    out = transcribed(pack, TEXT)[0]
+    _, messages, cpu, peak = transcribed(pack, speech)
+    encoder, token = stages(messages, cpu, *counts(messages))
+    print(f"  6 bits: {difference(int8, tokens_of(json.loads(out)))}; encoder {encoder:.0f} ms, "
+          f"token {token:.1f} ms, {peak:.0f} MB", flush=True)
+
+
+def with_q5_0(model, small, speech):
+    quantize = os.path.join(os.path.dirname(WHISPER_CPP), "whisper-quantize")
+    if os.path.exists(quantize):
+        measured(quantize, model, small, "q5_0")
+        _, _, cpu, peak = measured(WHISPER_CPP, "-m", small, "-t", "1", "-l", "en", "-ng", "-f",
+                                   speech)
+        print(f"  whisper.cpp, q5_0, 30 s of radio: {cpu:.0f} s, {peak:.0f} MB", flush=True)
+
+
 def measure(name, folder, speech):
     model, pack = os.path.join(folder, f"{name}.bin"), os.path.join(folder, f"{name}.wnpu")
     source = fetched("base.en" if name.endswith(".en") else "tiny")
@@ -99,15 +129,14 @@ def measure(name, folder, speech):
     int8 = tokens_of(json.loads(out))
     memory = int(re.search(r"became (\d+)", messages)[1])
     _, messages, cpu, pack_peak = transcribed(pack, speech)
-    windows, tokens = map(int, re.search(r"(\d+) windows, (\d+) tokens", messages).groups())
-    seconds, took = map(float, re.search(r"([\d.]+) s of sound in ([\d.]+) s", messages).groups())
-    share = cpu / took / 1000  # of CPU time in time, and ms in s
-    encoder = stage(messages, "encoder") * share * 1000 / windows
-    token = stage(messages, "decoder") * share * 1000 / max(1, tokens)
+    windows, tokens = counts(messages)
+    seconds = float(re.search(r"([\d.]+) s of sound", messages)[1])
+    encoder, token = stages(messages, cpu, windows, tokens)
     print(f"| {name} | {os.path.getsize(model) / 1e6:.0f} MB | {memory / 1e6:.0f} MB | "
           f"{session_of(pack) / 1e6:.0f} MB | {encoder:.0f} ms | {token:.1f} ms | "
           f"{windows} windows, {cpu:.1f} s, {seconds / cpu:.1f} x | "
           f"{peak:.0f}, {pack_peak:.0f} MB |", flush=True)
+    with_six_bits(model, pack, speech, int8)
     out, _, cpu, peak = transcribed(model, TEXT, "--compute", "float")
     print(f"  float: {difference(int8, tokens_of(json.loads(out)))}; {cpu:.0f} s, {peak:.0f} MB",
           flush=True)
@@ -119,6 +148,7 @@ def measure(name, folder, speech):
         print(f"  whisper.cpp: "
               f"{difference(int8, tokens_of_whisper_cpp(theirs + '.json', first_special))}; "
               f"{cpu:.0f} s, {peak:.0f} MB", flush=True)
+        with_q5_0(model, pack, speech)
 
 
 def main():

@@ -567,14 +567,14 @@ static void *int4_open(gm_weight *w, uint32_t n, uint32_t k)
 {
     ar_arena arena = {NULL, 0, 0, 0};
     void *memory = NULL;
-    gm_carve_as(&arena, w, n, k, 1, 0, 0);
+    gm_carve_as(&arena, w, n, k, 4, 0, 0);
     arena.size = arena.used;
     arena.used = 0;
     if (posix_memalign(&memory, 64, arena.size) != 0) {
         abort();
     }
     arena.base = memset(memory, 0, arena.size);
-    gm_carve_as(&arena, w, n, k, 1, 0, 0);
+    gm_carve_as(&arena, w, n, k, 4, 0, 0);
     T_CHECK(arena.used == arena.size && w->k4 == (k + 7) / 8 * 2, "sizes");
     return memory;
 }
@@ -649,6 +649,59 @@ static void test_int4(void)
             check_int4(list[i], 3, ks[j], 2, FILL_MIN);
         }
     }
+}
+
+/* A weight in 6 bits holds what one in 8 bits holds, and every instruction set widens its panels to
+ * the same bytes. */
+static void check_int6(uint32_t n, uint32_t k)
+{
+    static unsigned char memory[2][1 << 18] __attribute__((aligned(64)));
+    ar_arena arena[2] = {{memory[0], sizeof memory[0], 0, 0}, {memory[1], sizeof memory[1], 0, 0}};
+    gm_weight six, eight;
+    int8_t values[GM_WOVEN * 512], bytes[512], *wide;
+    uint32_t row, each, i, wrong = 0;
+    int isa;
+    memset(memory, 0, sizeof memory);
+    gm_carve_as(&arena[0], &six, n, k, 6, 0, 0);
+    gm_carve_as(&arena[1], &eight, n, k, 8, 0, 0);
+    T_CHECK(!arena[0].overflow && !arena[1].overflow && six.k4 == eight.k4 &&
+            gm_groups(&six) * 4 == gm_groups(&eight) * 3, "sizes for k %u", (unsigned)k);
+    for (row = 0; row < n; row += each) { /* by four and alone, which is another way */
+        each = n - row >= 8 ? GM_WOVEN : 1;
+        for (i = 0; i < each * k; i++) {
+            values[i] = (int8_t)(fill_value(FILL_RANDOM, row * k + i) / 4);
+            values[i] = (int8_t)(4 * (row % 5 == 1 ? (i % 2 == 0 ? 31 : -31) : values[i]));
+        }
+        gm_put_rows(&eight, row, each, values, k);
+        for (i = 0; i < each * k; i++) {
+            values[i] /= 4;
+        }
+        gm_put_rows(&six, row, each, values, k);
+    }
+    for (row = 0; row < n; row++) {
+        gm_get_bytes(&six, row, bytes);
+        for (i = 0; i < k; i++) {
+            wrong += bytes[i] != gm_get(&eight, row, i) || bytes[i] != gm_get(&six, row, i);
+        }
+    }
+    T_CHECK(wrong == 0, "%u by %u: %u values differ", (unsigned)n, (unsigned)k, (unsigned)wrong);
+    wide = at_the_edge(2, six.n16 * six.k4 * GM_GROUP);
+    for (isa = WNPU_ISA_SCALAR; isa < CP_ISAS; isa++) {
+        if (!wnpu_isa_available((wnpu_isa)isa)) {
+            continue;
+        }
+        memset(wide, 0x55, six.n16 * six.k4 * GM_GROUP);
+        op_select((wnpu_isa)isa)->widen(wide, six.packed, six.n16 * gm_groups(&six) / 3);
+        T_CHECK(memcmp(wide, eight.packed, six.n16 * six.k4 * GM_GROUP) == 0, "isa %d", isa);
+    }
+}
+
+static void test_int6(void)
+{
+    check_int6(1, 16);
+    check_int6(16, 64);
+    check_int6(37, 144);
+    check_int6(64, 512);
 }
 
 static void test_select(void)
@@ -998,6 +1051,7 @@ static void gm_tests(void)
     t_run("weights of attention, signed and unsigned", test_attention_weights);
     t_run("float products have one order", test_float);
     t_run("weights in 4 bits", test_int4);
+    t_run("weights in 6 bits", test_int6);
     t_run("choice of kernels", test_select);
     t_run("weights and their padding", test_weights);
     t_run("rounding half to even", test_rounding);

@@ -318,6 +318,41 @@ static void test_real_filters(void)
     wnpu_model_close(m);
 }
 
+/* Alignment heads are taken if the model has all of them. */
+static void test_heads(void)
+{
+    static const struct {
+        const char *text;
+        uint32_t n;
+        int note, failed;
+    } known[] = {
+        {"{\"alignment_heads\": [[0, 1], [0, 0]]}", 2, 0, 0},
+        {"{\"alignment_heads\": [[0, 1], [17, 0]]}", 0, 1, 0},
+        {"{\"alignment_heads\": [[0]]}", 0, 1, 0}, {"{\"alignment_heads\": 5}", 0, 0, 0},
+        {"{}", 0, 0, 0}, {"{", 0, 0, 1}
+    };
+    size_t i;
+    for (i = 0; i < sizeof known / sizeof known[0]; i++) {
+        toy_options o = toy_least(TOY_F32);
+        toy_dir dir;
+        hf h;
+        size_t size = 0;
+        unsigned char *ggml;
+        int failed;
+        o.text_head = 2;
+        ggml = toy_hf(&dir, &o, TOY_HF_F32, &size);
+        toy_dir_text(&dir, "generation_config.json", known[i].text);
+        failed = hf_open(&h, &dir.files) != 0;
+        T_CHECK(failed == known[i].failed && h.n_heads == known[i].n &&
+                (h.note[0] != '\0') == known[i].note, "%s: %u heads, '%s', '%s'", known[i].text,
+                (unsigned)h.n_heads, h.note, h.why);
+        T_CHECK(i > 0 || (h.heads[0][1] == 1 && h.heads[1][1] == 0), "other heads");
+        free(ggml);
+        hf_close(&h);
+        toy_dir_free(&dir);
+    }
+}
+
 /* ---- refusals ---- */
 
 static void hf_refused(toy_dir *dir, const char *expected)
@@ -528,6 +563,7 @@ static void hf_tests(void)
     t_run("special and added tokens", test_vocabulary);
     t_run("mel filters", test_slaney);
     t_run("mel filters of a real model", test_real_filters);
+    t_run("alignment heads", test_heads);
     t_run("messages: configuration and vocabulary", test_config_refusals);
     t_run("messages: weights", test_weight_refusals);
     t_run("an output projection beside the embedding", test_projection);

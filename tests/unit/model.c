@@ -113,7 +113,7 @@ static void check_rows(const gm_weight *w, size_t first, const char *name, size_
             largest = fabsf(want) > largest ? fabsf(want) : largest;
             bad += !model_same(values[column], want);
         }
-        bad += !w->int4 && fabsf(w->scale[first + row] * 127 - largest) > largest * 1e-6f;
+        bad += w->bits == 8 && fabsf(w->scale[first + row] * 127 - largest) > largest * 1e-6f;
     }
     T_CHECK(bad == 0, "%s: %u values differ", name, (unsigned)bad);
 }
@@ -435,6 +435,91 @@ static void same_attention(const char *prefix, const gm_weight *q, const gm_weig
 }
 
 /* Scores and outputs of attention are those of the file's weights, although these are rotated. */
+/* A toy model opened with this configuration, and with these bits. */
+static wnpu_model *open_toy_as(const wnpu_model_config *config, int status)
+{
+    toy_options o = toy_least(TOY_F32);
+    size_t size = 0;
+    unsigned char *file;
+    wnpu_model *model = NULL;
+    wnpu_error error = {0, ""};
+    int is;
+    o.state = 64;
+    o.text_head = 2;
+    file = toy_model(&o, &size);
+    is = wnpu_model_open_memory(&model, file, size, config, &error);
+    T_CHECK(is == status, "status %d, not %d: %s", is, status, error.message);
+    free(file);
+    return model;
+}
+
+/* Weights in 6 bits differ from the file's by half a step, and take three quarters of the room. */
+static void test_weight_bits(void)
+{
+    wnpu_model_config config;
+    wnpu_model_info info;
+    wnpu_model *six, *eight;
+    const gm_weight *w;
+    uint32_t row, k, bad = 0;
+    float is[1024], want[1024];
+    wnpu_model_config_init(&config, sizeof config);
+    config.weight_bits = 7;
+    (void)open_toy_as(&config, WNPU_E_ARGUMENT);
+    config.weight_bits = 8;
+    config.keep_float = 1;
+    eight = open_toy_as(&config, WNPU_OK);
+    config.weight_bits = 6;
+    six = open_toy_as(&config, WNPU_OK);
+    if (six == NULL || eight == NULL) {
+        return;
+    }
+    w = &six->decoder[0].fc2;
+    T_CHECK(w->bits == 6 && six->conv1.bits == 8 && eight->decoder[0].fc2.bits == 8 &&
+            six->data_size < eight->data_size, "bits");
+    for (row = 0; row < w->n; row++) {
+        gm_get_row(w, row, is, 0);
+        gm_get_row(w, row, want, 1);
+        for (k = 0; k < w->k; k++) {
+            bad += !(fabsf(is[k] - want[k]) <= 2.001f * w->scale[row]);
+        }
+    }
+    T_CHECK(bad == 0, "%u values are off by more than half a step", (unsigned)bad);
+    info.struct_size = sizeof info;
+    T_CHECK(wnpu_model_get_info(six, &info) == WNPU_OK && info.weight_bits == 6, "information");
+    wnpu_model_close(six);
+    wnpu_model_close(eight);
+}
+
+/* Given heads are sorted, each once; they are the model's, or they are refused. */
+static void test_alignment_heads(void)
+{
+    static const uint16_t given[][2] = {{0, 1}, {0, 0}, {0, 1}}, none[][2] = {{0, 0}, {9, 0}};
+    wnpu_model_config config;
+    wnpu_model *m;
+    de_head heads[8];
+    int64_t lag = 7;
+    wnpu_model_config_init(&config, sizeof config);
+    config.n_alignment_heads = 2;
+    (void)open_toy_as(&config, WNPU_E_ARGUMENT);
+    config.alignment_heads = none[0];
+    (void)open_toy_as(&config, WNPU_E_ARGUMENT);
+    config.n_alignment_heads = 65;
+    (void)open_toy_as(&config, WNPU_E_ARGUMENT);
+    config.alignment_heads = given[0];
+    config.n_alignment_heads = 3;
+    m = open_toy_as(&config, WNPU_OK);
+    if (m != NULL) {
+        T_CHECK(al_heads(m, NULL, &lag) == 2 && lag == 0 && al_heads(m, heads, &lag) == 2 &&
+                heads[0].layer == 0 && heads[0].head == 0 && heads[1].head == 1, "heads");
+        /* Those of a known model keep its lag, others of the same shape do not. */
+        m->name = "tiny";
+        T_CHECK(al_heads(m, NULL, &lag) == 2 && lag == 0, "heads of another tiny");
+        m->alignment[0].layer = 0;
+        T_CHECK(al_heads(m, NULL, &lag) == 6 && lag == -50, "heads of tiny");
+    }
+    wnpu_model_close(m);
+}
+
 static void test_rotation(void)
 {
     toy_options o = toy_least(TOY_F32);
@@ -1585,6 +1670,8 @@ static void model_tests(void)
     t_run("every tensor type loads the values of the file", test_values);
     t_run("columns of tokens that stand apart", test_wide_columns);
     t_run("tokens of all sizes", test_token_sizes);
+    t_run("weights in 6 bits", test_weight_bits);
+    t_run("given alignment heads", test_alignment_heads);
     t_run("rotated heads have the scores and outputs of the file's", test_rotation);
     t_run("quantised conversions stay within their step", test_conversion);
     t_run("information, tokens", test_info);

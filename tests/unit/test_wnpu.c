@@ -183,14 +183,14 @@ static void test_format(void)
     size_t size = 0, at, data;
     unsigned char *pack = toy_pack(&o, &size);
     uint32_t i, j, n = toy_get_u32(pack + 40);
-    T_CHECK(memcmp(pack, magic, 8) == 0 && toy_get_u32(pack + 8) == 3 &&
+    T_CHECK(memcmp(pack, magic, 8) == 0 && toy_get_u32(pack + 8) == 4 &&
             toy_get_u32(pack + 12) == 0x01020304, "magic, version, mark");
     T_CHECK(get64(pack + 16) == size, "size");
     data = (size_t)get64(pack + 32);
     T_CHECK(data % 4096 == 0 && data >= 128 + 64 * n && data - 128 - 64 * n < 4096, "data at %u",
             (unsigned)data);
     T_CHECK(get64(pack + 24) == mf_checksum(pack + 32, data - 32), "the header's checksum");
-    T_CHECK(n == 12 + 2 * 6 + 11 * 10, "%u sections", (unsigned)n);
+    T_CHECK(n == 13 + 2 * 6 + 11 * 10, "%u sections", (unsigned)n);
     T_CHECK((int32_t)toy_get_u32(pack + 44) == o.n_vocab && toy_get_u32(pack + 48) == 3 &&
             toy_get_u32(pack + 80) == 7 && toy_get_u32(pack + 84) == 256, "sizes");
     for (i = 0, at = data; i < n; i++) {
@@ -244,6 +244,7 @@ static void test_layout(void)
     pieces[n++] = m->text_position;
     pieces[n++] = m->decoder_norm.weight;
     pieces[n++] = m->decoder[0].mlp_norm.bias;
+    pieces[n++] = m->alignment;
     for (i = 0; i < 6; i++) {
         pieces[n++] = weights[i]->packed;
         pieces[n++] = weights[i]->scale;
@@ -256,7 +257,7 @@ static void test_layout(void)
         offsets[i] = (uint64_t)((const unsigned char *)pieces[i] - m->data);
     }
     T_CHECK(mf_checksum(offsets, n * sizeof offsets[0]) == 0x869e80468f83c0e3u &&
-            MF_PACK_VERSION == 3,
+            MF_PACK_VERSION == 4,
             "the layout's checksum is 0x%016llx: raise MF_PACK_VERSION and correct this test",
             (unsigned long long)mf_checksum(offsets, n * sizeof offsets[0]));
     wnpu_model_close(m);
@@ -654,11 +655,11 @@ static void test_refusals(void)
     wnpu_error error = {0, ""};
     sink s;
     memset(&s, 0, sizeof s);
-    put32(pack + 8, 4);
-    refused(pack, size, WNPU_E_VERSION, "format 4, this library reads format 3; update the library");
-    put32(pack + 8, 2);
-    refused(pack, size, WNPU_E_VERSION, "format 2, this library reads format 3; pack the model");
+    put32(pack + 8, 5);
+    refused(pack, size, WNPU_E_VERSION, "format 5, this library reads format 4; update the library");
     put32(pack + 8, 3);
+    refused(pack, size, WNPU_E_VERSION, "format 3, this library reads format 4; pack the model");
+    put32(pack + 8, 4);
     put32(pack + 12, 0x04030201);
     refused(pack, size, WNPU_E_UNSUPPORTED, "byte order");
     put32(pack + 12, 0x01020304);

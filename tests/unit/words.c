@@ -372,12 +372,14 @@ static void known_heads(void)
     };
     size_t i, k;
     for (i = 0; i < sizeof models / sizeof models[0]; i++) {
+        static mf_head none[MF_MAX_ALIGNED];
         de_head heads[32];
         wnpu_model m;
         int64_t lag;
         size_t n;
         memset(&m, 0, sizeof m);
         m.name = models[i].name;
+        m.alignment = none;
         m.n_text_layer = models[i].layers;
         m.n_text_head = models[i].heads;
         n = al_heads(&m, heads, &lag);
