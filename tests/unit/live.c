@@ -352,6 +352,79 @@ static void words_that_are_followed(void)
     free(r);
 }
 
+/* A consumer of the open window that the library does not have: whether what was said so far ends
+ * with one of these marks. It prepares nothing but its view, and puts nothing back. */
+static int ends_with(ru_run *r, const char *marks)
+{
+    const tk_vocab *vocab = &r->engine.model->vocab;
+    ru_view v = wd_view(r, 0, aw_frames(&r->audio.at));
+    ru_cost cost = {0};
+    ru_reading reading;
+    se_prompt p;
+    se_options o;
+    const char *text = NULL;
+    size_t length = 0, n;
+    if (v.content < 100) {
+        return 0;
+    }
+    wd_encode(r, &v, &cost);
+    wd_prepare_open(r, &v, &p, &o);
+    reading.text = r->text.hypothesis;
+    wd_read(r, &v, &p, &o, &reading);
+    for (n = reading.text->n; n > 0 && text == NULL; n--) {
+        text = reading.text->tokens[n - 1] < vocab->eot
+                   ? tk_text(vocab, reading.text->tokens[n - 1], &length) : NULL;
+    }
+    return text != NULL && length > 0 && strchr(marks, text[length - 1]) != NULL;
+}
+
+/* Asking during a run changes nothing of what it says. */
+static void a_further_consumer(void)
+{
+    static life_text text[2];
+    static life_sounds sounds;
+    char path[512];
+    wnpu_model *m = NULL;
+    wnpu_session *s;
+    wnpu_config c;
+    wnpu_params p;
+    wnpu_error error;
+    uint64_t at;
+    unsigned asks, ended = 0, open = 0;
+    if (life_cached(path, sizeof path, "ggml-tiny.bin")[0] == '\0' ||
+        wnpu_model_open(&m, path, NULL, &error) != WNPU_OK) {
+        t_skip("examples/fetch.sh tiny fetches the model");
+        return;
+    }
+    life_make_sounds(&sounds, 12, 1);
+    wnpu_config_init(&c, sizeof c);
+    c.stream_bytes = 1 << 20;
+    s = life_open(m, &c);
+    for (asks = 0; asks < 2; asks++) {
+        wnpu_stream_options options = life_stream(&sounds.plain, 0);
+        wnpu_stream_params_init(&p, sizeof p);
+        p.language = 0;
+        p.commit_step_ms = 800;
+        T_CHECK(wnpu_stream_begin(s, &p, &options) == WNPU_OK, "%s", wnpu_session_error(s));
+        for (at = 0; at < sounds.plain.frames;) {
+            life_push(s, &sounds.plain, &at, 32000);
+            T_CHECK(wnpu_stream_step(s, NULL) >= WNPU_OK, "%s", wnpu_session_error(s));
+            if (asks) {
+                int ends = ends_with(&s->run, ".?!");
+                ended += ends != 0;
+                open += ends == 0;
+            }
+        }
+        T_CHECK(wnpu_stream_finish(s) >= WNPU_OK, "%s", wnpu_session_error(s));
+        life_json(s, &text[asks]);
+    }
+    T_CHECK(life_same(&text[0], &text[1]), "asking changes the text");
+    T_CHECK(ended > 0 && open > 0, "%u sentences ended, %u went on", ended, open);
+    wnpu_session_close(s);
+    wnpu_model_close(m);
+    life_free_sounds(&sounds);
+}
+
 static void live_tests(void)
 {
     t_run("text is shown and withdrawn when two hypotheses agree", shown_when_confirmed);
@@ -364,4 +437,5 @@ static void live_tests(void)
     t_run("words that were said before end before what is confirmed", words_that_were_said_before);
     t_run("which words behind confirmed ones are shown", words_that_are_shown);
     t_run("words wait for those behind them", words_that_are_followed);
+    t_run("a further consumer of the open window", a_further_consumer);
 }
