@@ -6608,6 +6608,8 @@ static void gm_put_rows(const gm_weight *w, uint32_t row, uint32_t n, int8_t *va
     gm_pack_panel_rows(w->packed, groups, row, n, values, stride);
 }
 
+/* ---- values of weights ---- */
+
 /* Expands n groups of 4 bits to 2 n groups of bytes. */
 static void gm_widen(int8_t *to, const int8_t *from, size_t n)
 {
