@@ -9,8 +9,8 @@
  *     hf_close(&h);
  *
  * Only headers and vocabulary are held in memory, and no file is written: h.source reads the
- * tensors where they are. F32 and F16 are passed on unchanged, BF16 is converted to f32. The library
- * checks sizes and values. */
+ * tensors where they are. F32 and F16 are passed on unchanged, BF16 is converted to f32. The
+ * library checks sizes and values. */
 #ifndef HF_H
 #define HF_H
 
