@@ -135,7 +135,7 @@ static size_t change(const uint8_t *data, size_t size)
         size_t offset = data[at] | (size_t)data[at + 1] << 8 | (size_t)data[at + 2] << 16;
         size_t n = data[at + 3] & 15u, section = data[at + 3] >> 4, i;
         if (section > 0) {
-            offset += (size_t)mf_u64(good + MF_PACK_HEADER + section * MF_PACK_ENTRY + 40);
+            offset += (size_t)er_u64(good + MF_PACK_HEADER + section * MF_PACK_ENTRY + 40);
         }
         at += 4;
         for (i = 0; i < n && at < size; i++, at++) {
@@ -146,7 +146,7 @@ static size_t change(const uint8_t *data, size_t size)
         }
     }
     if (data[0] & 1) {
-        size_t data_at = (size_t)mf_u64(pack + 32);
+        size_t data_at = (size_t)er_u64(pack + 32);
         mf_put64(pack + 16, whole);
         if (data_at > 32 && data_at <= whole) {
             mf_put64(pack + 24, mf_checksum(pack + 32, data_at - 32));
