@@ -15267,9 +15267,9 @@ static void de_note_peaks(de_decoder *d, size_t layer, size_t head, const de_run
 static void de_find_places(de_decoder *d)
 {
     size_t r, i, k, n = 0;
-    for (r = 0; r < d->n_rows && d->tap == NULL; r++) {
+    for (r = 0; r < d->n_rows && d->tap == NULL && d->n_heads > 0; r++) {
         uint16_t *peak = d->peak + r * d->n_heads;
-        if (!d->rows[r].want || n == d->n_wanted || d->n_heads == 0) {
+        if (!d->rows[r].want || n == d->n_wanted) {
             continue;
         }
         for (i = 1; i < d->n_heads; i++) {
