@@ -6429,14 +6429,14 @@ static const gm_kernels gm_i8mm = {
 
 /* ---- weights ---- */
 
-/* Groups of values that are packed together, and groups that they occupy. */
-#define GM_FOLD(bits) ((bits) == 8 ? 1u : (bits) == 6 ? 4u : 2u)
-#define GM_FOLDED(bits) ((bits) == 6 ? 3u : 1u)
+/* Groups of values that are folded together, and groups that they become. */
+WNPU_INLINE uint32_t gm_fold_from(uint32_t bits) { return bits == 8 ? 1 : bits == 6 ? 4 : 2; }
+WNPU_INLINE uint32_t gm_fold_to(uint32_t bits) { return bits == 6 ? 3 : 1; }
 
 /* Groups that a panel occupies. */
 static size_t gm_groups(const gm_weight *w)
 {
-    return (size_t)w->k4 / GM_FOLD(w->bits) * GM_FOLDED(w->bits);
+    return (size_t)w->k4 / gm_fold_from(w->bits) * gm_fold_to(w->bits);
 }
 
 /* Sets the fields of a [n, k] weight and carves its memory; all pointers are NULL while measuring.
@@ -6444,14 +6444,14 @@ static size_t gm_groups(const gm_weight *w)
 static void gm_carve_as(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, uint32_t bits,
                         int bias, int keep_float)
 {
-    const uint32_t fold = 4 * GM_FOLD(bits);
+    const uint32_t fold = 4 * gm_fold_from(bits);
     size_t columns, groups, floats;
     memset(w, 0, sizeof *w);
     w->n = n;
     w->k = k;
     w->bits = bits;
     w->n16 = n / 16 + (n % 16 != 0);
-    w->k4 = (k / fold + (k % fold != 0)) * GM_FOLD(bits);
+    w->k4 = (k / fold + (k % fold != 0)) * gm_fold_from(bits);
     columns = (size_t)w->n16 * 16;
     if (ar_mul(w->n16, gm_groups(w), &groups) != 0 || ar_mul(columns, k, &floats) != 0 ||
         columns / 16 != w->n16) {
@@ -6599,11 +6599,8 @@ static void gm_put_rows(const gm_weight *w, uint32_t row, uint32_t n, int8_t *va
 {
     size_t groups = gm_groups(w);
     uint32_t i;
-    for (i = 0; i < n && w->bits == 4; i++) {
-        gm_fold4(values + i * stride, groups);
-    }
-    for (i = 0; i < n && w->bits == 6; i++) {
-        gm_fold6(values + i * stride, groups / 3);
+    for (i = 0; i < n && w->bits != 8; i++) {
+        (w->bits == 4 ? gm_fold4 : gm_fold6)(values + i * stride, groups / gm_fold_to(w->bits));
     }
     gm_pack_panel_rows(w->packed, groups, row, n, values, stride);
 }
@@ -6611,7 +6608,7 @@ static void gm_put_rows(const gm_weight *w, uint32_t row, uint32_t n, int8_t *va
 /* ---- values of weights ---- */
 
 /* Expands n groups of 4 bits to 2 n groups of bytes. */
-static void gm_widen(int8_t *to, const int8_t *from, size_t n)
+static void gm_widen4(int8_t *to, const int8_t *from, size_t n)
 {
     size_t i;
     for (i = 0; i < n * GM_GROUP; i += 16) {
@@ -6635,7 +6632,7 @@ static void gm_tile_int4(const gm_kernels *gm, gm_product *p, int8_t *wide, cons
         gm->int4_tile(p);
         return;
     }
-    gm_widen(wide, p->b, n * gm_groups(w));
+    gm_widen4(wide, p->b, n * gm_groups(w));
     p->b = wide;
     gm->tile(p);
 }
@@ -6644,9 +6641,9 @@ static void gm_tile_int4(const gm_kernels *gm, gm_product *p, int8_t *wide, cons
 static void gm_get_bytes(const gm_weight *w, uint32_t row, int8_t *bytes)
 {
     const int8_t *from = gm_row(w, row);
-    const size_t each = 4 * GM_FOLD(w->bits), step = (size_t)GM_FOLDED(w->bits) * GM_GROUP;
+    const size_t each = 4 * gm_fold_from(w->bits), step = (size_t)gm_fold_to(w->bits) * GM_GROUP;
     size_t g;
-    for (g = 0; g < w->k4; g += GM_FOLD(w->bits), from += step, bytes += each) {
+    for (g = 0; g < w->k4; g += gm_fold_from(w->bits), from += step, bytes += each) {
         uint32_t four[4];
         memcpy(four, from, sizeof four[0]);
         if (w->bits == 4) {
@@ -6659,15 +6656,14 @@ static void gm_get_bytes(const gm_weight *w, uint32_t row, int8_t *bytes)
     }
 }
 
-/* One value of a weight that is not in 4 bits. */
-WNPU_INLINE int8_t gm_get(const gm_weight *w, size_t row, size_t k)
+/* Value k of a row, which begins at gm_row(), in 8 or 6 bits. */
+WNPU_INLINE int8_t gm_get(const int8_t *row, uint32_t bits, size_t k)
 {
-    const int8_t *from = gm_row(w, (uint32_t)row);
     uint32_t four[4];
-    if (w->bits == 8) {
-        return from[k / 4 * GM_GROUP + k % 4];
+    if (bits == 8) {
+        return row[k / 4 * GM_GROUP + k % 4];
     }
-    gm_unfold6(four, from + k / 16 * 3 * GM_GROUP);
+    gm_unfold6(four, row + k / 16 * 3 * GM_GROUP);
     return (int8_t)(four[k / 4 % 4] >> 8 * (k % 4));
 }
 
@@ -6684,7 +6680,7 @@ static void gm_get_row(const gm_weight *w, uint32_t row, float *values, int exac
         return;
     }
     for (k = 0; k < w->k; k++) {
-        values[k] = (float)gm_get(w, row, k) * w->scale[row];
+        values[k] = (float)gm_get(gm_row(w, row), w->bits, k) * w->scale[row];
     }
 }
 
@@ -8657,7 +8653,7 @@ WNPU_TARGET static void OP(join)(int32_t *low, const int32_t *high, size_t n)
 }
 
 /* Makes bytes of n times three groups of a weight in 6 bits, see gm_fold6(). */
-WNPU_TARGET static void OP(widen)(int8_t *to, const int8_t *from, size_t n)
+WNPU_TARGET static void OP(widen6)(int8_t *to, const int8_t *from, size_t n)
 {
     const size_t step = WNPU_LANES * 4;
     size_t i, at;
@@ -8853,7 +8849,7 @@ typedef struct op_kernels {
     void (*quantise)(int8_t *q, const float *x, size_t ldx, size_t rows, size_t n, float *scale);
     float (*quantise_fine)(int8_t *high, int8_t *low, const float *x, size_t n);
     void (*join)(int32_t *low, const int32_t *high, size_t n);
-    void (*widen)(int8_t *to, const int8_t *from, size_t n);
+    void (*widen6)(int8_t *to, const int8_t *from, size_t n);
     void (*dequantise)(float *out, size_t ldo, const int32_t *acc, size_t lda, size_t rows,
                        size_t n, const float *row_scale, const float *scale, const float *bias,
                        op_finish finish);
@@ -8900,7 +8896,7 @@ typedef struct op_kernels {
 /* Entries of a table. `set` is the end of the functions' names: op_quantise_256() is OP(quantise)
  * of the part above, compiled with WNPU_WIDTH 256. */
 #define OP_PLAIN(set)                                                                             \
-    .norm = op_norm_##set, .join = op_join_##set, .widen = op_widen_##set,                        \
+    .norm = op_norm_##set, .join = op_join_##set, .widen6 = op_widen6_##set,                      \
     .bias = op_bias_##set, .scale = op_scale_##set,                                               \
     .value_scales = op_value_scales_##set, .softmax_float = op_softmax_float_##set,               \
     .mel_powers = op_mel_powers_##set, .mel_log = op_mel_log_##set,                               \
@@ -11067,9 +11063,10 @@ typedef struct mf_layer {
     gm_weight fc2;       /* [d, 4d] */
 } mf_layer;
 
-/* A head whose attention follows the speech. */
+/* An alignment head: one whose cross-attention follows the speech. */
 typedef struct mf_head {
-    uint16_t layer, head; /* layer from 1 on */
+    uint16_t layer; /* counted from 1; 0: none */
+    uint16_t head;
 } mf_head;
 
 #define MF_MAX_ALIGNED 64u
@@ -11089,7 +11086,6 @@ struct wnpu_model {
     mf_layer *encoder;     /* [n_audio_layer] */
     mf_norm encoder_norm;
     /* Token embedding; also the output projection. Its value is the sum of the following parts. */
-    uint32_t weight_bits;  /* of the layers' weights */
     gm_weight embedding;   /* [n_vocab, d] int4 */
     int8_t *embedding_low; /* [n_vocab, d] remainders of int4, in steps of 16 scale / GM_DIGIT */
     float *embedding_mean; /* [d] mean over many tokens; 0 in wide_columns */
@@ -11099,8 +11095,7 @@ struct wnpu_model {
     float *text_position;  /* [n_text_ctx, d] */
     mf_layer *decoder;     /* [n_text_layer] */
     mf_norm decoder_norm;
-    /* The model's own heads for times of words, by layer and head; then layer 0. */
-    mf_head *alignment;    /* [MF_MAX_ALIGNED] */
+    mf_head *alignment;    /* [MF_MAX_ALIGNED] given heads by layer and head, see al_heads() */
     unsigned char *data;   /* the weights and tables above, laid out as in a pack */
     size_t data_size;
     const unsigned char *image; /* the pack that contains data, or NULL */
@@ -11990,6 +11985,12 @@ static void mf_carve_norm(mf_loader *l, mf_norm *norm, uint32_t d)
     norm->bias = ar_carve(&l->data, padded, sizeof(float));
 }
 
+/* Bits of the weights in layers: one layer is as all. */
+static uint32_t mf_weight_bits(const wnpu_model *m)
+{
+    return m->encoder[0].qkv.bits;
+}
+
 static void mf_carve_weight(mf_loader *l, gm_weight *w, uint32_t n, uint32_t k, int keep)
 {
     gm_carve_as(&l->data, w, n, k, l->bits, 1, keep);
@@ -12095,7 +12096,6 @@ static wnpu_model *mf_carve(mf_loader *l, int keep)
     m->n_text_layer = s[MF_TEXT_LAYER];
     m->n_mels = s[MF_MELS];
     m->has_float = keep;
-    m->weight_bits = l->bits;
     m->weight_type = mf_types[l->weight_type].name;
     l->n_sections = 0;
     mf_carve_data(l, m, keep);
@@ -12210,24 +12210,32 @@ static void mf_keep_exact(gm_weight *w, uint32_t row, const float *values)
 
 #define MF_INT6_PEAK 31.49f /* the largest value of a row in int6 steps; it rounds to 31 */
 
+/* The largest value of a row in units of its scale. */
+static float mf_row_peak(const gm_weight *w)
+{
+    return w->bits == 6 ? 4.0f * MF_INT6_PEAK : 127.0f;
+}
+
 /* Quantises row `row` of w: its scale and correction, and q [4 k4] for gm_put_rows(). values are k
  * finite values, the largest of which in magnitude has the bits `peak`; scale = max|w| / 127, q =
- * values / scale. A row whose scale would be 0 (all below 127 * 2^-150) becomes 0. */
+ * values / scale, or with 6 bits max|w| / 125.96 and values / (4 scale). A row whose scale would be
+ * 0 (all below 127 * 2^-150) becomes 0. */
 static void mf_set_row(const op_kernels *op, gm_weight *w, uint32_t row, const float *values,
                        uint32_t peak, int8_t *q)
 {
     const int step = w->bits == 6 ? 4 : 1;
     float scale;
     memcpy(&scale, &peak, sizeof scale);
-    scale = scale / (w->bits == 6 ? MF_INT6_PEAK : 127.0f);
+    scale = scale / mf_row_peak(w);
     if (scale > 0.0f) {
         memset(q + w->k / 4 * 4, 0, ((size_t)w->k4 - w->k / 4) * 4);
-        w->correction[row] = -128 * step * op->digits(q, NULL, values, w->k, scale);
+        w->correction[row] =
+            -128 * step * op->digits(q, NULL, values, w->k, scale * (float)step);
     } else {
         memset(q, 0, (size_t)w->k4 * 4);
     }
     mf_keep_exact(w, row, values);
-    w->scale[row] = w->bits == 6 ? scale * 0.25f : scale;
+    w->scale[row] = scale;
 }
 
 #define MF_INT4_PEAK 7.49f /* the largest value of a row in int4 steps; it rounds to 7 */
@@ -13060,7 +13068,7 @@ static int mf_sane_rows(const op_kernels *op, const gm_weight *w, float largest_
     return sane;
 }
 
-/* Heads must be those of the model, in order, followed by zeros. */
+/* Alignment heads must be heads of the model, in order, followed by zeros. */
 static int mf_pack_heads(mf_loader *l, const wnpu_model *m)
 {
     const mf_head *a = m->alignment;
@@ -13069,8 +13077,8 @@ static int mf_pack_heads(mf_loader *l, const wnpu_model *m)
     for (i = 0; i < MF_MAX_ALIGNED; i++) {
         bad |= a[i].layer > m->n_text_layer || a[i].head >= m->n_text_head ||
                (a[i].layer == 0 && a[i].head != 0);
-        bad |= i > 0 && a[i].layer > 0 && mf_head_order(&a[i - 1], &a[i]) >= 0;
-        bad |= i > 0 && a[i].layer > 0 && a[i - 1].layer == 0;
+        bad |= i > 0 && a[i].layer > 0 &&
+               (a[i - 1].layer == 0 || mf_head_order(&a[i - 1], &a[i]) >= 0);
     }
     return !bad ? WNPU_OK : er_set(l->error, WNPU_E_MODEL, "the alignment heads are not heads of "
                                    "this model in order; the pack is damaged");
@@ -13094,7 +13102,7 @@ static int mf_pack_values(mf_loader *l, wnpu_model *m)
             mf_ne(l, part->shape, ne);
             bad = !mf_is_valid(l->op, *(float *const *)at, (size_t)ne[0] * ne[1]);
         } else if (part->target == MF_ROWS && part->first == 0) {
-            bad = !mf_sane_rows(l->op, at, MF_ROTATED_GROWTH * 65504.0f / (4.0f * MF_INT6_PEAK));
+            bad = !mf_sane_rows(l->op, at, MF_ROTATED_GROWTH * 65504.0f / mf_row_peak(at));
         } else if (part->target == MF_TOKENS) {
             size_t n = (size_t)m->embedding.n16 * 16;
             bad = !mf_sane_rows(l->op, at, 2.0f * 65504.0f / (16.0f * MF_INT4_PEAK)) ||
@@ -13252,8 +13260,8 @@ static int mf_read_ggml(mf_loader *l)
     return status == WNPU_OK ? mf_index(l) : status;
 }
 
-/* Pass 1, and what the configuration adds to it. Products need whole groups of int6. */
-static int mf_read_as(mf_loader *l, const wnpu_model_config *config)
+/* Pass 1, and the bits of weights: the k values of a row have to be whole groups of int6. */
+static int mf_read_for(mf_loader *l, const wnpu_model_config *config)
 {
     int status = mf_read_ggml(l);
     const int whole = l->sizes[MF_TEXT_STATE] % 16 == 0 && l->sizes[MF_AUDIO_STATE] % 16 == 0;
@@ -13264,7 +13272,7 @@ static int mf_read_as(mf_loader *l, const wnpu_model_config *config)
 static int mf_measure_ggml(mf_loader *l, const wnpu_model_config *config, wnpu_model_memory *memory)
 {
     size_t head = 0, data = 0;
-    int status = mf_read_as(l, config);
+    int status = mf_read_for(l, config);
     status = status == WNPU_OK ? mf_measure(l, config->keep_float != 0, &head, &data) : status;
     memory->held = head + data;
     memory->peak = memory->held + sizeof *l + mf_team_size(l);
@@ -13274,7 +13282,7 @@ static int mf_measure_ggml(mf_loader *l, const wnpu_model_config *config, wnpu_m
 static int mf_open_ggml(mf_loader *l, const wnpu_model_config *config,
                         const wnpu_allocator *allocator, unsigned char *image, wnpu_model **model)
 {
-    int status = mf_read_as(l, config);
+    int status = mf_read_for(l, config);
     (void)image;
     return status == WNPU_OK ? mf_build(l, config, allocator, model) : status;
 }
@@ -13350,7 +13358,6 @@ static int mf_check_args(wnpu_model **model, const wnpu_model_config *config,
         {ER_FIELD(wnpu_model_config, full_check), 0, 1, 0},
         {ER_FIELD(wnpu_model_config, threads), 0, TP_MAX_THREADS, 0},
         {ER_FIELD(wnpu_model_config, n_alignment_heads), 0, MF_MAX_ALIGNED, 0},
-        {ER_FIELD(wnpu_model_config, weight_bits), 0, 8, 0},
         {ER_FIELD(wnpu_model_config, reserved), 0, 0, 0}
     };
     er_clear(error);
@@ -13724,7 +13731,7 @@ static int mf_pack_plan(mf_loader *l, const wnpu_model *m)
     memcpy(l->sizes, sizes, sizeof sizes);
     l->n_base = (uint32_t)m->vocab.n_base;
     l->vocab_bytes = m->vocab.bytes_size - l->n_base;
-    l->bits = m->weight_bits;
+    l->bits = mf_weight_bits(m);
     while (l->weight_type + 1 < MF_TYPES && mf_types[l->weight_type].name != m->weight_type) {
         l->weight_type++;
     }
@@ -13820,7 +13827,7 @@ WNPU_API int wnpu_model_get_info(const wnpu_model *model, wnpu_model_info *info)
     ours.has_float = model->has_float;
     ours.bytes = model->size;
     ours.shared_bytes = model->shared;
-    ours.weight_bits = model->weight_bits;
+    ours.weight_bits = mf_weight_bits(model);
     ours.name = model->name;
     ours.weight_type = model->weight_type;
     return er_export(info, &ours, sizeof ours);
@@ -14334,15 +14341,15 @@ static void en_add_outliers(const en_engine *e, const en_worker *in, en_worker *
     }
 }
 
-/* The bytes of panels, which those of int6 become in w->bytes. */
+/* Panels of a weight as bytes: those of int6 are widened to w->bytes. */
 static const int8_t *en_bytes(const en_engine *e, en_worker *w, en_panels c)
 {
     const size_t groups = gm_groups(c.weight);
     const int8_t *packed = c.weight->packed + c.panel * groups * GM_GROUP;
-    if (c.weight->bits != 6) {
+    if (c.weight->bits == 8) {
         return packed;
     }
-    e->op->widen(w->bytes, packed, c.n * groups / 3);
+    e->op->widen6(w->bytes, packed, c.n * groups / 3);
     return w->bytes;
 }
 
@@ -14420,11 +14427,11 @@ static size_t en_panels_of(const gm_weight *weight, size_t rows)
 static void en_multiply(const en_engine *e, const en_worker *in, en_worker *w, en_panels c,
                         size_t rows, en_output to)
 {
-    const size_t end = c.panel + c.n;
+    const size_t end = c.panel + c.n, most = en_panels_of(c.weight, rows);
     for (; c.panel < end && !tp_cancelled(e->pool); c.panel += c.n, to.out += c.n * 16) {
-        c.n = er_min(end - c.panel, en_panels_of(c.weight, rows));
+        c.n = er_min(end - c.panel, most);
         if (rows <= GM_FEW) { /* limited by memory bandwidth */
-            en_prefetch_columns(c.weight, c.panel + c.n, EN_PANELS);
+            en_prefetch_columns(c.weight, c.panel + c.n, most);
         }
         if (e->exact) {
             en_multiply_float(e, in, w, c, rows, to);
@@ -14852,7 +14859,7 @@ static void en_carve_worker(ar_arena *arena, const en_engine *e, en_worker *w)
     w->u = ar_carve(arena, EN_QUERIES * EN_KEYS, sizeof(int16_t));
     w->p = ar_carve(arena, (EN_QUERIES + 1) * gm_probs_stride(EN_KEYS / 4), 1);
     w->online = ar_carve(arena, EN_QUERIES, sizeof(op_online));
-    w->bytes = e->model->weight_bits == 6 ? ar_carve(arena, en_columns(e->model), 4 * d) : NULL;
+    w->bytes = mf_weight_bits(e->model) == 6 ? ar_carve(arena, en_columns(e->model), 4 * d) : NULL;
     w->packed = ar_carve(arena, packed, 1);
     w->queries = ar_carve(arena, e->gm->a_bytes(EN_QUERIES, EN_MAX_HEAD / 4), 1);
     if (e->gm->survey != NULL) {
@@ -18188,7 +18195,7 @@ typedef struct al_aligner {
 /* Alignment heads as {layer, head}: _ALIGNMENT_HEADS in OpenAI's whisper/__init__.py. large-v1 and
  * large-v2 have the same sizes; the heads of large-v2 are used for both. The lag was measured for
  * this library, see tests/NOTES.md; 0 where it was not. */
-static const struct {
+static const struct al_known {
     const char *model;
     int lag_ms;
     unsigned char n, heads[23][2];
@@ -18214,75 +18221,64 @@ static const struct {
     {"turbo", 0, 6, {{2, 4}, {2, 11}, {3, 3}, {3, 6}, {3, 11}, {3, 14}}}
 };
 
-/* The row of al_known for a model, or the number of rows. */
-static size_t al_find(const wnpu_model *m)
+/* OpenAI's model of this shape, or NULL. */
+static const struct al_known *al_find(const wnpu_model *m)
 {
     size_t i;
     for (i = 0; i < sizeof al_known / sizeof al_known[0]; i++) {
         if (strcmp(al_known[i].model, m->name) == 0) {
-            break;
+            return &al_known[i];
         }
     }
-    return i;
+    return NULL;
 }
 
-/* Writes the heads of row `known`, unless out is NULL. Returns their number. */
-static size_t al_known_heads(size_t known, de_head *out)
+/* Whether heads were given for the model that are not those of the known one, which may be NULL. */
+static int al_has_own(const wnpu_model *m, const struct al_known *known)
 {
-    size_t k;
-    for (k = 0; out != NULL && k < al_known[known].n; k++) {
-        out[k].layer = al_known[known].heads[k][0];
-        out[k].head = al_known[known].heads[k][1];
-    }
-    return al_known[known].n;
-}
-
-/* Whether the model's own heads are those of row `known`. */
-static int al_is_known(const wnpu_model *m, size_t known)
-{
-    size_t k, n = al_known[known].n;
-    int same = m->alignment[n].layer == 0;
+    size_t k, n = known != NULL ? known->n : 0;
+    int differ = m->alignment[n].layer > 0;
     for (k = 0; k < n; k++) {
-        same &= m->alignment[k].layer == al_known[known].heads[k][0] + 1 &&
-                m->alignment[k].head == al_known[known].heads[k][1];
+        differ |= m->alignment[k].layer != known->heads[k][0] + 1 ||
+                  m->alignment[k].head != known->heads[k][1];
     }
-    return same;
+    return m->alignment[0].layer > 0 && differ;
 }
 
-/* Whether a head is one of the model's own alignment heads. */
-static int al_is_own(const wnpu_model *m, size_t layer, size_t head)
+/* Counts a head, and writes it to out unless that is NULL. */
+static void al_add_head(de_head *out, size_t *n, size_t layer, size_t head)
 {
-    size_t k;
-    for (k = 0; k < MF_MAX_ALIGNED && m->alignment[k].layer > 0; k++) {
-        if (m->alignment[k].layer == layer + 1 && m->alignment[k].head == head) {
-            return 1;
-        }
+    if (out != NULL) {
+        out[*n].layer = (uint16_t)layer;
+        out[*n].head = (uint16_t)head;
     }
-    return 0;
+    ++*n;
 }
 
-/* Number of the model's alignment heads, which are written to out unless that is NULL: its own,
- * those of OpenAI's model of its shape, or else all heads of the upper half of the layers, as in
- * whisper. */
+/* Number of the model's alignment heads, which are written to out unless that is NULL: those given
+ * for it, those of OpenAI's model of its shape, or else all heads of the upper half of the layers,
+ * as in whisper. */
 static size_t al_heads(const wnpu_model *m, de_head *out, int64_t *lag_ms)
 {
-    const size_t known = al_find(m), named = known < sizeof al_known / sizeof al_known[0];
+    const struct al_known *known = al_find(m);
     size_t i, k, n = 0;
-    int own = m->alignment[0].layer > 0 && !(named && al_is_known(m, known));
-    *lag_ms = !own && named ? al_known[known].lag_ms : 0;
-    if (!own && named) {
-        return al_known_heads(known, out);
+    *lag_ms = 0;
+    if (al_has_own(m, known)) {
+        while (n < MF_MAX_ALIGNED && m->alignment[n].layer > 0) {
+            al_add_head(out, &n, m->alignment[n].layer - 1u, m->alignment[n].head);
+        }
+        return n;
     }
-    for (i = own ? 0 : m->n_text_layer / 2; i < m->n_text_layer; i++) {
+    if (known != NULL) {
+        *lag_ms = known->lag_ms;
+        while (n < known->n) {
+            al_add_head(out, &n, known->heads[n][0], known->heads[n][1]);
+        }
+        return n;
+    }
+    for (i = m->n_text_layer / 2; i < m->n_text_layer; i++) {
         for (k = 0; k < m->n_text_head; k++) {
-            if (own && !al_is_own(m, i, k)) {
-                continue;
-            }
-            if (out != NULL) {
-                out[n].layer = (uint16_t)i;
-                out[n].head = (uint16_t)k;
-            }
-            n++;
+            al_add_head(out, &n, i, k);
         }
     }
     return n;
@@ -24765,8 +24761,9 @@ static void np_unpack_tile(int8_t *to, const gm_weight *w, size_t n0, size_t n, 
 {
     size_t i, j;
     for (i = 0; i < n; i++) {
+        const int8_t *row = gm_row(w, (uint32_t)(n0 + i));
         for (j = 0; j < k; j++) {
-            to[i * k + j] = gm_get(w, n0 + i, k0 + j);
+            to[i * k + j] = gm_get(row, w->bits, k0 + j);
         }
     }
 }
@@ -24778,8 +24775,9 @@ static void np_sum_weight(const np_bridge *b, np_weight *w)
     size_t n, k;
     memset(w->sums, 0, g->k * sizeof *w->sums);
     for (n = 0; n < g->n; n++) {
+        const int8_t *row = gm_row(g, (uint32_t)n);
         for (k = 0; k < g->k; k++) {
-            int32_t value = gm_get(g, n, k);
+            int32_t value = gm_get(row, g->bits, k);
             w->sums[k] += b->random[n] * (uint32_t)value;
         }
     }

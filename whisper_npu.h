@@ -289,15 +289,16 @@ typedef struct wnpu_model_config {
     uint32_t reserved;
     wnpu_parallel_for_fn parallel_for; /* your threads, as in wnpu_config [NULL: own threads] */
     void *parallel_user;
+    /* For models that are not packs; ignored for packs, which hold both. */
     const uint16_t *alignment_heads; /* [n_alignment_heads][2]: layer and head, counted from 0, of
-                                 cross-attention in the decoder that follows the speech, for times
-                                 of words: "alignment_heads" of generation_config.json; read while
-                                 opening, and part of a pack [NULL: those of OpenAI's model of this
-                                 shape, or all heads of the upper half of the layers] */
+                                 the decoder's cross-attention, for the times of words, as
+                                 "alignment_heads" of generation_config.json; read only while
+                                 opening [NULL: those of OpenAI's model of this shape, or all heads
+                                 of the upper half of the layers] */
     uint32_t n_alignment_heads; /* 0..64 [0] */
     uint32_t weight_bits;     /* of weights in the layers: 8, or 6, which take a quarter less memory
                                  and are less precise, see "Models" in README.md. Models whose width
-                                 is no multiple of 16 keep 8 [0: 8] */
+                                 is not a multiple of 16 keep 8 [0: 8] */
 } wnpu_model_config;
 
 WNPU_API void wnpu_model_config_init(wnpu_model_config *config, size_t struct_size);

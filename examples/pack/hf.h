@@ -2,8 +2,11 @@
  * and tokenizer.json or vocab.json) to the library as a ggml file.
  *
  *     hf h;
- *     if (hf_open(&h, &files) == 0)
- *         wnpu_model_open_source(&model, &h.source, NULL, &error);
+ *     if (hf_open(&h, &files) == 0) {
+ *         config.alignment_heads = h.heads[0];
+ *         config.n_alignment_heads = h.n_heads;
+ *         wnpu_model_open_source(&model, &h.source, &config, &error);
+ *     }
  *     else
  *         puts(h.why);
  *     hf_close(&h);
@@ -30,7 +33,7 @@ typedef struct hf {
     char why[240];            /* the error, one line */
     char note[240];           /* what was left out, one line, or "" */
     uint16_t heads[64][2];    /* alignment_heads of generation_config.json: layer and head */
-    uint32_t n_heads;         /* 0: none, or one that this model does not have */
+    uint32_t n_heads;         /* 0: there are none, or not all are heads of this model */
     hf_files files;
     int32_t sizes[11];        /* as in a ggml header */
     struct hf_tensor *tensors;

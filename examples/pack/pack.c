@@ -142,7 +142,7 @@ static int open_directory(wnpu_model **model, const char *path, wnpu_model_confi
     if (hf_open(&h, &files) != 0) {
         code = complain(EXIT_MODEL, "%s: %s", path, h.why);
     } else {
-        config->alignment_heads = h.n_heads > 0 ? h.heads[0] : NULL;
+        config->alignment_heads = h.heads[0];
         config->n_alignment_heads = h.n_heads;
         code = wnpu_model_open_source(model, &h.source, config, error) == WNPU_OK ? 0 :
                complain(code_of(error->code), "%s: %s", path, error->message);

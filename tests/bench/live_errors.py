@@ -4,11 +4,12 @@
     live_errors.py SPEECH MODEL [--seed N] [--each N] [--clips N] [--build DIR] [--steps MS,...]
                    [--follow N,...] [--keep DIR]
 
-MODEL is a file, or a name for examples/fetch.sh. SPEECH has a manifest.tsv (path, set, speaker, seconds, language, licence, source, transcript) whose
-set `short` is used: clips of 3 to 16 s in a random order, --clips (3) of them joined with pauses of
-0.3 to 2 s, --each (1) recordings for each group: as they are, tempo 0.91 and 1.09, a telephone's
-band, pink noise at about 12 dB. Another seed joins others at other places: choose a rule with one
-seed and judge it with others, since what is tuned on two recordings does not hold elsewhere.
+MODEL is a file, or a name for examples/fetch.sh. SPEECH has a manifest.tsv (path, set, speaker,
+seconds, language, licence, source, transcript) whose set `short` is used: clips of 3 to 16 s in a
+random order, --clips (3) of them joined with pauses of 0.3 to 2 s, --each (1) recordings for each
+group: as they are, tempo 0.91 and 1.09, a telephone's band, pink noise at about 12 dB. Another seed
+joins others at other places: choose a rule with one seed and judge it with others, since what is
+tuned on two recordings does not hold elsewhere.
 
 Prints word error rates by group, for a file run by default, for the windows of live runs without
 confirming (--least 3000 --pause 700), and for each step of --commit with each --follow. Needs ffmpeg,

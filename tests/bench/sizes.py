@@ -89,31 +89,30 @@ def stage(messages, name):
     return float(re.search(rf"\b{name} (\d+)", messages)[1])
 
 
-def stages(messages, cpu, windows, tokens):
-    """CPU time in ms of a window's encoder and of a token."""
+def stages(messages, cpu):
+    """Windows, and CPU time in ms of the encoder for a window and of the decoder for a token."""
+    windows, tokens = map(int, re.search(r"(\d+) windows, (\d+) tokens", messages).groups())
     share = cpu / float(re.search(r"s of sound in ([\d.]+) s", messages)[1])
-    return (stage(messages, "encoder") * share / windows,
+    return (windows, stage(messages, "encoder") * share / windows,
             stage(messages, "decoder") * share / max(1, tokens))
 
 
-def counts(messages):
-    return map(int, re.search(r"(\d+) windows, (\d+) tokens", messages).groups())
-
-
 def with_six_bits(model, pack, speech, int8):
+    """Writes the pack with weights in 6 bits; int8: tokens of the model with 8."""
     subprocess.run([f"{BUILD}/pack", "--bits", "6", model, pack], check=True)
     out = transcribed(pack, TEXT)[0]
     _, messages, cpu, peak = transcribed(pack, speech)
-    encoder, token = stages(messages, cpu, *counts(messages))
+    _, encoder, token = stages(messages, cpu)
     print(f"  6 bits: {difference(int8, tokens_of(json.loads(out)))}; encoder {encoder:.0f} ms, "
           f"token {token:.1f} ms, {peak:.0f} MB", flush=True)
 
 
-def with_q5_0(model, small, speech):
+def with_q5_0(model, quantized, speech):
+    """What whisper.cpp needs for the model in q5_0, which is written to a file."""
     quantize = os.path.join(os.path.dirname(WHISPER_CPP), "whisper-quantize")
     if os.path.exists(quantize):
-        measured(quantize, model, small, "q5_0")
-        _, _, cpu, peak = measured(WHISPER_CPP, "-m", small, "-t", "1", "-l", "en", "-ng", "-f",
+        measured(quantize, model, quantized, "q5_0")
+        _, _, cpu, peak = measured(WHISPER_CPP, "-m", quantized, "-t", "1", "-l", "en", "-ng", "-f",
                                    speech)
         print(f"  whisper.cpp, q5_0, 30 s of radio: {cpu:.0f} s, {peak:.0f} MB", flush=True)
 
@@ -129,9 +128,8 @@ def measure(name, folder, speech):
     int8 = tokens_of(json.loads(out))
     memory = int(re.search(r"became (\d+)", messages)[1])
     _, messages, cpu, pack_peak = transcribed(pack, speech)
-    windows, tokens = counts(messages)
     seconds = float(re.search(r"([\d.]+) s of sound", messages)[1])
-    encoder, token = stages(messages, cpu, windows, tokens)
+    windows, encoder, token = stages(messages, cpu)
     print(f"| {name} | {os.path.getsize(model) / 1e6:.0f} MB | {memory / 1e6:.0f} MB | "
           f"{session_of(pack) / 1e6:.0f} MB | {encoder:.0f} ms | {token:.1f} ms | "
           f"{windows} windows, {cpu:.1f} s, {seconds / cpu:.1f} x | "

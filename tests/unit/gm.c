@@ -423,6 +423,7 @@ static void check_digits(const gm_kernels *kernels, size_t rows, size_t k4, size
     memset(&in, 0, sizeof in);
     memset(&w, 0, sizeof w);
     memset(&weight, 0, sizeof weight);
+    weight.bits = 8;
     e.gm = kernels;
     e.op = op_select(WNPU_ISA_SCALAR);
     in.fine = 1;
@@ -681,7 +682,8 @@ static void check_int6(uint32_t n, uint32_t k)
     for (row = 0; row < n; row++) {
         gm_get_bytes(&six, row, bytes);
         for (i = 0; i < k; i++) {
-            wrong += bytes[i] != gm_get(&eight, row, i) || bytes[i] != gm_get(&six, row, i);
+            wrong += bytes[i] != gm_get(gm_row(&eight, row), 8, i) ||
+                     bytes[i] != gm_get(gm_row(&six, row), 6, i);
         }
     }
     T_CHECK(wrong == 0, "%u by %u: %u values differ", (unsigned)n, (unsigned)k, (unsigned)wrong);
@@ -691,7 +693,7 @@ static void check_int6(uint32_t n, uint32_t k)
             continue;
         }
         memset(wide, 0x55, six.n16 * six.k4 * GM_GROUP);
-        op_select((wnpu_isa)isa)->widen(wide, six.packed, six.n16 * gm_groups(&six) / 3);
+        op_select((wnpu_isa)isa)->widen6(wide, six.packed, six.n16 * gm_groups(&six) / 3);
         T_CHECK(memcmp(wide, eight.packed, six.n16 * six.k4 * GM_GROUP) == 0, "isa %d", isa);
     }
 }

@@ -434,8 +434,7 @@ static void same_attention(const char *prefix, const gm_weight *q, const gm_weig
             moved);
 }
 
-/* Scores and outputs of attention are those of the file's weights, although these are rotated. */
-/* A toy model opened with this configuration, and with these bits. */
+/* A toy model opened with this configuration, which has to give this status. */
 static wnpu_model *open_toy_as(const wnpu_model_config *config, int status)
 {
     toy_options o = toy_least(TOY_F32);
@@ -511,7 +510,7 @@ static void test_alignment_heads(void)
     if (m != NULL) {
         T_CHECK(al_heads(m, NULL, &lag) == 2 && lag == 0 && al_heads(m, heads, &lag) == 2 &&
                 heads[0].layer == 0 && heads[0].head == 0 && heads[1].head == 1, "heads");
-        /* Those of a known model keep its lag, others of the same shape do not. */
+        /* The lag of a known model is that of its heads, not of others. */
         m->name = "tiny";
         T_CHECK(al_heads(m, NULL, &lag) == 2 && lag == 0, "heads of another tiny");
         m->alignment[0].layer = 0;
@@ -520,6 +519,7 @@ static void test_alignment_heads(void)
     wnpu_model_close(m);
 }
 
+/* Scores and outputs of attention are those of the file's weights, although these are rotated. */
 static void test_rotation(void)
 {
     toy_options o = toy_least(TOY_F32);

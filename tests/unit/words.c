@@ -372,14 +372,15 @@ static void known_heads(void)
     };
     size_t i, k;
     for (i = 0; i < sizeof models / sizeof models[0]; i++) {
-        static mf_head none[MF_MAX_ALIGNED];
+        mf_head given[MF_MAX_ALIGNED];
         de_head heads[32];
         wnpu_model m;
-        int64_t lag;
+        int64_t lag, same = -1;
         size_t n;
         memset(&m, 0, sizeof m);
+        memset(given, 0, sizeof given);
         m.name = models[i].name;
-        m.alignment = none;
+        m.alignment = given;
         m.n_text_layer = models[i].layers;
         m.n_text_head = models[i].heads;
         n = al_heads(&m, heads, &lag);
@@ -390,7 +391,12 @@ static void known_heads(void)
                     heads[k].head < m.n_text_head, "%s: head %zu", m.name, k);
             T_CHECK(k == 0 || heads[k].layer * 64 + heads[k].head >
                     heads[k - 1].layer * 64 + heads[k - 1].head, "%s: order at %zu", m.name, k);
+            given[k].layer = (uint16_t)(heads[k].layer + 1);
+            given[k].head = heads[k].head;
         }
+        T_CHECK(al_heads(&m, NULL, &same) == n && same == lag, "%s: given its heads", m.name);
+        given[0].layer = 0;
+        given[0].head = 0;
     }
 }
 
