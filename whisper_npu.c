@@ -19,30 +19,31 @@
  *   13. en_  encoder
  *   14. de_  decoder step and KV caches
  *   15. lr_  logit rules
- *   16. se_  search and zl_ compressed size of text
- *   17. al_  alignment and words
- *   18. rs_  results: the store
- *   19. sy_  style of the text
- *   20. sp_  results of several speakers
- *   21. ou_  output and JSON
- *   22. ly_  layout of subtitles
- *   23. wr_  writers
- *   24. pm_  run parameters
- *   25. np_  encoder products on an accelerator
- *   26. va_  voice activity
- *   27. ri_  the ring of live samples
- *   28. vc_  voices: which turns are one speaker's
- *   29. ru_  the state of a run
- *   30. aw_  the audio window and where it ends
- *   31. lg_  the ledger and the admission of segments
- *   32. wd_  decoding of one window
- *   33. wi_  windows: the long-form driver
- *   34. tt_  tentative text
- *   35. st_  live runs
- *   36. sn_  snapshots
- *   37. fa_  alignment of a given text
- *   38. ap_  public API: sessions and runs
- *   39. sf_  self-test
+ *   16. ju_  judging text
+ *   17. se_  search and zl_ compressed size of text
+ *   18. al_  alignment and words
+ *   19. rs_  results: the store
+ *   20. sy_  style of the text
+ *   21. sp_  results of several speakers
+ *   22. ou_  output and JSON
+ *   23. ly_  layout of subtitles
+ *   24. wr_  writers
+ *   25. pm_  run parameters
+ *   26. np_  encoder products on an accelerator
+ *   27. va_  voice activity
+ *   28. ri_  the ring of live samples
+ *   29. vc_  voices: which turns are one speaker's
+ *   30. ru_  the state of a run
+ *   31. aw_  the audio window and where it ends
+ *   32. lg_  the ledger and the admission of segments
+ *   33. wd_  decoding of one window
+ *   34. wi_  windows: the long-form driver
+ *   35. tt_  tentative text
+ *   36. st_  live runs
+ *   37. sn_  snapshots
+ *   38. fa_  alignment of a given text
+ *   39. ap_  public API: sessions and runs
+ *   40. sf_  self-test
  */
 
 /* ======================================================================
@@ -16283,11 +16284,162 @@ static void lr_boost(const lr_trie *t, const lr_paths *p, float *logits)
 }
 
 /* ======================================================================
- * 16. se_  search and zl_ compressed size of text
+ * 16. ju_  judging text
+ *
+ *  Owns      the limits against invented text, gaps and flicker.
+ *  Assumes   what other sections measure: voice in milliseconds, figures of
+ *            a decoding, probabilities and times of words.
+ *  Ensures   a judgement depends on its arguments alone. Each limit stands
+ *            here once, and nothing else compares with it.
+ *  Costs     nothing.
+ *
+ *  There are as many parts as questions, each with its limits and the
+ *  functions that apply them; "not merged" says what might be one rule and
+ *  is not, because that would change results. Letters and numbers in
+ *  parentheses are entries of tests/NOTES.md.
+ * ====================================================================== */
+
+/* ---- does it repeat itself, and the sound with it? ----
+ * A typical failure of Whisper is endless repetition of the same words, but speech can repeat
+ * itself too. So text alone only makes repetition suspected; then each occurrence is compared with
+ * the audio. It is real if the path through the attention advances at a speaking rate from one to
+ * the next, and attention is near the path; in a loop the path stalls, or attention is elsewhere.
+ * Attention may advance through babble, music or noise as well, while the model copies what it has
+ * just written: if the sound does not recur, the text is no evidence for itself (R1, R2, O17).
+ *
+ * Not merged: the compression ratio is a gate besides, because it finds repetition with variations,
+ * too, and in text that no judge has seen. */
+#define JU_MAX_PERIOD 32u         /* longest period of a loop, in text tokens */
+#define JU_LONG_PERIOD 6u         /* of loops that are suspected one occurrence earlier (S8) */
+#define JU_MIN_OCCURRENCES 3u     /* fewer than this may be confirmed by chance */
+#define JU_NEAR_MIN 0.14f         /* mean share of attention near the path; noise has 0.11 (R2) */
+#define JU_MS_PER_LETTER 30       /* shortest mean duration of a letter (R2) */
+#define JU_VOICE_MS_PER_LETTER 15 /* least detected voice per letter (R2) */
+#define JU_SOUND_PERIOD 40u       /* mean length in encoder positions from which parts are compared,
+                                     so that half of it is more than the error of their places */
+#define JU_SOUND_LEAST 6u         /* and that of a single part */
+#define JU_SOUND_RECURS 0.86f     /* largest distance of sound that recurs, if that of other sound
+                                     is 1 (O17) */
+#define JU_LOOP_CUTS 2u           /* windows in a row that are cut before a loop */
+
+/* A text repeats itself if it ends with `times` occurrences of `period` tokens, or if the period is
+ * at least `longer`, with `times_longer`, and all together have `tokens` tokens. */
+typedef struct ju_repetition {
+    size_t longest, longer;       /* periods */
+    size_t times, times_longer, tokens;
+} ju_repetition;
+
+/* A loop; and a sentence that is said again where not all positions were encoded. */
+static const ju_repetition ju_loop = {JU_MAX_PERIOD, JU_LONG_PERIOD, 4, 3, 16};
+static const ju_repetition ju_twice = {SIZE_MAX, 1, 2, 2, 0};
+
+/* Period of a repetition at the end of a text, or 0. latest[0] is its last token. */
+static size_t ju_period(const ju_repetition *r, const int32_t *latest, size_t n)
+{
+    size_t p, same;
+    for (p = 1; p <= r->longest && r->times_longer * p <= n; p++) {
+        size_t need = (p >= r->longer ? r->times_longer : r->times) * p;
+        need = er_max(need, r->tokens) - p;
+        for (same = 0; same + p < n && latest[same] == latest[same + p]; same++) {
+        }
+        if (same >= need) {
+            return p;
+        }
+    }
+    return 0;
+}
+
+/* Text tokens from one judgement of a repetition to the next. */
+static size_t ju_judged_again(size_t period)
+{
+    return er_max(period, JU_LONG_PERIOD);
+}
+
+/* Measurements of one part of repetitive text, or sums over several. */
+typedef struct ju_part {
+    int64_t ms;         /* from its start to the start of the next part */
+    int64_t inner_ms;   /* from its start to the start of its last token */
+    int64_t voice_ms;   /* detected speech within ms; -1: unknown */
+    size_t letters;
+    float near;         /* mean share of attention near the path */
+} ju_part;
+
+/* Number of leading parts that the audio supports. The duration of the last part is only known so
+ * far. The path may skip a single part. */
+static size_t ju_supported(const ju_part *part, size_t n)
+{
+    ju_part sum = {0, 0, 0, 0, 0.0f};
+    int64_t ms = 0, inner_ms = 0; /* of all parts but the last two */
+    size_t k;
+    for (k = 0; k < n; k++) {
+        sum.ms += part[k].ms;
+        sum.voice_ms += part[k].voice_ms;
+        sum.inner_ms += part[k].inner_ms;
+        sum.letters += part[k].letters;
+        sum.near += part[k].near;
+        if (sum.near < JU_NEAR_MIN * (float)(k + 1) ||
+            sum.ms < JU_MS_PER_LETTER * (int64_t)sum.letters ||
+            (sum.voice_ms >= 0 && (sum.voice_ms < JU_VOICE_MS_PER_LETTER * (int64_t)sum.letters ||
+                                   2 * sum.voice_ms < sum.inner_ms))) {
+            return k;
+        }
+        if (k < 2) {
+            continue;
+        }
+        ms += part[k - 2].ms;
+        inner_ms += part[k - 2].inner_ms;
+        if (2 * (int64_t)(k - 1) * (part[k - 1].inner_ms + part[k].inner_ms) < inner_ms ||
+            (k + 1 < n && 2 * (int64_t)(k - 1) * (part[k - 1].ms + part[k].ms) < ms)) {
+            return k - 1; /* the path stalls */
+        }
+    }
+    return n;
+}
+
+/* Whether so many occurrences that the audio supports are evidence for each other. */
+static int ju_is_evidence(size_t occurrences)
+{
+    return occurrences >= JU_MIN_OCCURRENCES;
+}
+
+/* Whether n parts that take so many encoder positions together, without the last one, can be told
+ * from other sound; and a single one of them. */
+static int ju_can_recur(size_t n, size_t positions)
+{
+    return n >= 2 && positions >= JU_SOUND_PERIOD * (n - 1);
+}
+
+static int ju_is_sound(size_t positions)
+{
+    return positions >= JU_SOUND_LEAST;
+}
+
+/* Whether sound recurs, by its distance from that where the text is repeated, and from other
+ * sound. */
+static int ju_recurs(float same, float other)
+{
+    return !(same > JU_SOUND_RECURS * other);
+}
+
+/* Whether a text's compression ratio says that it repeats itself. */
+static int ju_is_compressible(const wnpu_params *p, float ratio)
+{
+    return p->compression_threshold > 0.0f && ratio > p->compression_threshold;
+}
+
+/* Whether a window that is cut before a loop ends there, `cuts` of them in a row having been: its
+ * rest is decoded again. */
+static int ju_ends_at_loop(uint32_t cuts, int64_t ms)
+{
+    return cuts <= JU_LOOP_CUTS && ms >= 1000;
+}
+
+/* ======================================================================
+ * 17. se_  search and zl_ compressed size of text
  *
  *  Owns      the hypotheses of a window: their tokens, probabilities and
- *            cache slots; loop detection; the choice among phrases; the
- *            size of a text after zlib compression.
+ *            cache slots; where a text repeats itself; the choice among
+ *            phrases; the size of a text after zlib compression.
  *  Assumes   the window's cross-attention caches are filled.
  *  Ensures   OpenAI's beam search and sampling (whisper/decoding.py), except
  *            that hypotheses are ranked by their text alone: timestamps are
@@ -16460,17 +16612,9 @@ static size_t se_draw(const op_kernels *op, const float *logits, size_t n, float
 }
 
 /* ---- loops ----
- * A typical failure of Whisper is endless repetition of the same words. A period of p text tokens
- * (timestamps are ignored) is a suspected loop at its fourth occurrence, or at the third if it is
- * long, if all together have at least 16 tokens. Speech can repeat itself too, so the text alone
- * does not decide: se_judge compares each occurrence with the audio. Attention may advance through
- * babble as well; if the sound does not recur, the text is copied, and no evidence for what
- * it repeats. */
-#define SE_MAX_PERIOD 32u /* longest period that is detected */
-#define SE_LONG_PERIOD 6u
-#define SE_LOOP_TOKENS 16u
-#define SE_MIN_CONFIRMED 3u /* fewer occurrences than this may be confirmed by chance */
-#define SE_HISTORY (SE_MAX_TOKENS + 4u * SE_MAX_PERIOD) /* text tokens searched for a period */
+ * Repetition of text tokens (timestamps are ignored) that is suspected to be a loop, see ju_: the
+ * judge compares each occurrence with the audio. */
+#define SE_HISTORY (SE_MAX_TOKENS + 4u * JU_MAX_PERIOD) /* text tokens searched for a period */
 
 /* Consecutive ranges of a hypothesis: part i has the tokens begin[i]..begin[i + 1] - 1. */
 typedef struct se_parts {
@@ -16490,22 +16634,6 @@ typedef struct se_judge {
                        size_t window);
     void *user;
 } se_judge;
-
-/* Period of a repetition at the end of a text, or 0. latest[0] is its last token. */
-static size_t se_period(const int32_t *latest, size_t n)
-{
-    size_t p, same;
-    for (p = 1; p <= SE_MAX_PERIOD && 3 * p <= n; p++) {
-        size_t need = p >= SE_LONG_PERIOD ? 2 * p : 3 * p;
-        need = need + p < SE_LOOP_TOKENS ? SE_LOOP_TOKENS - p : need;
-        for (same = 0; same + p < n && latest[same] == latest[same + p]; same++) {
-        }
-        if (same >= need) {
-            return p;
-        }
-    }
-    return 0;
-}
 
 /* Number of text tokens of a hypothesis. */
 static size_t se_length(const se_hypothesis *h, const tk_vocab *v)
@@ -16538,7 +16666,7 @@ static size_t se_find_repetition(const se_hypothesis *h, const tk_vocab *v, cons
             latest[n++] = before[i - 1];
         }
     }
-    p = se_period(latest, n);
+    p = ju_period(&ju_loop, latest, n);
     parts->n = 0;
     if (p == 0) {
         return 0;
@@ -17085,13 +17213,13 @@ static int se_ends_in_loop(se_search *s, se_hypothesis *h, const int32_t *before
     }
     if (keep == parts.n) {
         se_mark_confirmed(h, &parts, keep, period);
-        h->judge_at = length + er_max(period, SE_LONG_PERIOD);
+        h->judge_at = length + ju_judged_again(period);
         return 0;
     }
     while (keep < parts.n && se_is_confirmed(h, parts.begin[keep])) { /* earlier */
         keep++;
     }
-    h->confirmed = keep >= SE_MIN_CONFIRMED;
+    h->confirmed = ju_is_evidence(keep);
     if (h->confirmed) {
         se_mark_confirmed(h, &parts, keep, period);
     } else {
@@ -18098,7 +18226,7 @@ static size_t zl_size(zl_work *w, const char *text, size_t n)
 }
 
 /* ======================================================================
- * 17. al_  alignment and words
+ * 18. al_  alignment and words
  *
  *  Owns      times of tokens and words inside a window.
  *  Assumes   the window's cross-attention caches are filled; slot 0 of the
@@ -18148,15 +18276,6 @@ typedef struct al_pause {
     int64_t t0_ms, t1_ms;
 } al_pause;
 
-/* Measurements of one part of repetitive text, or sums over several. */
-typedef struct al_part {
-    int64_t ms;         /* from its start to the start of the next part */
-    int64_t inner_ms;   /* from its start to the start of its last token */
-    int64_t voice_ms;   /* detected speech within ms; -1: unknown */
-    size_t letters;
-    float near;         /* mean share of attention near the path */
-} al_part;
-
 typedef struct al_aligner {
     de_decoder *decoder;
     de_head *heads;         /* [n_heads], ordered by layer */
@@ -18181,7 +18300,7 @@ typedef struct al_aligner {
     int64_t at_ms[SE_MAX_TOKENS + 1]; /* start of each text token, and end of the last one */
     uint32_t path[SE_MAX_TOKENS]; /* see al_align_partial() */
     float near[SE_MAX_TOKENS];    /* see al_align_partial() */
-    al_part part[SE_MAX_TOKENS];
+    ju_part part[SE_MAX_TOKENS];
     al_word *words;               /* [SE_MAX_TOKENS] */
     size_t n_words, next;         /* next: first word not yet assigned to a segment */
     al_pause *pauses;             /* [AL_MAX_PAUSES] */
@@ -18552,14 +18671,8 @@ static void al_align_partial(al_aligner *a, size_t start, size_t n, size_t slot,
     }
 }
 
-/* ---- repetition ----
- * Repeated text is real if the audio contains it: then the path advances at a speaking rate from
- * part
- * to part, and attention is near the path. In a decoding loop the path stalls, or attention is
- * elsewhere. The limits are measured, see tests/NOTES.md. */
-#define AL_NEAR_MIN 0.14f         /* mean share of attention near the path; noise has 0.11 */
-#define AL_MS_PER_LETTER 30       /* shortest mean duration of a letter */
-#define AL_VOICE_MS_PER_LETTER 15 /* least detected speech per letter */
+/* ---- repetition ---- */
+
 #define AL_LETTER 1u              /* letters; 3 for a Chinese character or a Korean syllable */
 #define AL_CHARACTER 3u
 
@@ -18575,52 +18688,15 @@ static size_t al_letters(const char *text, size_t length)
     return n;
 }
 
-/* Number of leading parts that the audio supports. The duration of the last part is only known so
- * far. The path may skip a single part. */
-static size_t al_supported(const al_part *part, size_t n)
-{
-    al_part sum = {0, 0, 0, 0, 0.0f};
-    int64_t ms = 0, inner_ms = 0; /* of all parts but the last two */
-    size_t k;
-    for (k = 0; k < n; k++) {
-        sum.ms += part[k].ms;
-        sum.voice_ms += part[k].voice_ms;
-        sum.inner_ms += part[k].inner_ms;
-        sum.letters += part[k].letters;
-        sum.near += part[k].near;
-        if (sum.near < AL_NEAR_MIN * (float)(k + 1) ||
-            sum.ms < AL_MS_PER_LETTER * (int64_t)sum.letters ||
-            (sum.voice_ms >= 0 && (sum.voice_ms < AL_VOICE_MS_PER_LETTER * (int64_t)sum.letters ||
-                                   2 * sum.voice_ms < sum.inner_ms))) {
-            return k;
-        }
-        if (k < 2) {
-            continue;
-        }
-        ms += part[k - 2].ms;
-        inner_ms += part[k - 2].inner_ms;
-        if (2 * (int64_t)(k - 1) * (part[k - 1].inner_ms + part[k].inner_ms) < inner_ms ||
-            (k + 1 < n && 2 * (int64_t)(k - 1) * (part[k - 1].ms + part[k].ms) < ms)) {
-            return k - 1; /* the path stalls */
-        }
-    }
-    return n;
-}
-
 /* ---- does the sound recur? ----
- * Attention may advance through babble, music or noise as through speech while the model copies
- * what it has just written. Each part is compared with the sound where the next one is aligned, and
- * with other places of the window: by dynamic time warping over log-mel bands, each less its mean.
- * For repeated speech the first distance is smaller. The limits: tests/NOTES.md, O17. */
+ * Each part is compared with the sound where the next one is aligned, and with other places of the
+ * window: by dynamic time warping over log-mel bands, each less its mean. For repeated speech the
+ * first distance is smaller, see ju_recurs(). */
 #define AL_BANDS 20u
 #define AL_SOUND_MOST 150u   /* longest sound that is compared, in encoder positions */
-#define AL_SOUND_LEAST 6u    /* and the shortest, */
-#define AL_SOUND_PERIOD 40u  /* with parts of this length on average, so that half a period is more
-                                than the error */
 #define AL_SOUND_MARGIN 15u  /* error of the alignment */
 #define AL_SOUND_OTHERS 12u  /* places that it is compared with */
 #define AL_SOUND_WIDTH (AL_SOUND_MOST + 2u * AL_SOUND_MARGIN)
-#define AL_SOUND_RECURS 0.86f /* largest share of the other distances */
 
 /* The bands of the window's log-mel, e->mel, for each encoder position [a->frames, AL_BANDS] in
  * e->attended, which is not in use while text is decoded. Returns NULL if it is too small. */
@@ -18753,7 +18829,7 @@ static int al_sound_recurs(const al_aligner *a, const uint32_t *begin, size_t n)
     al_sound s;
     float same = 0.0f, other = 0.0f;
     size_t k;
-    if (n < 2 || begin[n - 1] < begin[0] + AL_SOUND_PERIOD * (n - 1)) {
+    if (n == 0 || begin[n - 1] < begin[0] || !ju_can_recur(n, begin[n - 1] - begin[0])) {
         return 1;
     }
     s.bands = al_bands(a);
@@ -18763,12 +18839,12 @@ static int al_sound_recurs(const al_aligner *a, const uint32_t *begin, size_t n)
     for (k = 0; s.bands != NULL && k + 1 < n; k++) {
         size_t period = begin[k + 1] > begin[k] ? begin[k + 1] - begin[k] : 0;
         size_t most = er_min(period, AL_SOUND_MOST);
-        if (period >= AL_SOUND_LEAST && most + 2 * AL_SOUND_MARGIN <= s.frames) {
+        if (ju_is_sound(period) && most + 2 * AL_SOUND_MARGIN <= s.frames) {
             same += al_distance_at(&s, k, begin[k + 1]);
             other += al_other_distance(&s, k);
         }
     }
-    return !(same > AL_SOUND_RECURS * other);
+    return ju_recurs(same, other);
 }
 
 /* ---- words ---- */
@@ -19318,7 +19394,7 @@ static void al_reset(al_aligner *a)
 }
 
 /* ======================================================================
- * 18. rs_  results: the store
+ * 19. rs_  results: the store
  *
  *  Owns      the store of one run's segments, words, speech and ledger.
  *  Assumes   a block of fixed size.
@@ -20070,7 +20146,7 @@ static int rs_copy(rs_store *s, const rs_store *from, size_t index, int32_t firs
 }
 
 /* ======================================================================
- * 19. sy_  style of the text
+ * 20. sy_  style of the text
  *
  *  Owns      fillers that are left out, words that are replaced, and hotwords
  *            that replace what they sound like.
@@ -20509,7 +20585,7 @@ static int sy_restyle(rs_store *s, const sy_style *style, int *stored)
 }
 
 /* ======================================================================
- * 20. sp_  results of several speakers
+ * 21. sp_  results of several speakers
  *
  *  Owns      how the results of one channel are joined with those of others,
  *            and which words are echoes of another speaker.
@@ -21065,7 +21141,7 @@ static int sp_merge(rs_store *s, const sp_kept *k, const au_stream *stream)
 }
 
 /* ======================================================================
- * 21. ou_  output and JSON
+ * 22. ou_  output and JSON
  *
  *  Owns      buffered output, numbers and times as text, and both JSON
  *            formats.
@@ -21647,7 +21723,7 @@ WNPU_RARE static void ou_verbose(ou_out *o, const rs_store *store, const rs_summ
 }
 
 /* ======================================================================
- * 22. ly_  layout of subtitles
+ * 23. ly_  layout of subtitles
  *
  *  Owns      how wide a text is, where it may be divided, and which cues and
  *            lines it becomes.
@@ -22254,7 +22330,7 @@ static void ly_break_lines(ly_atom *a, size_t i, size_t j, size_t line_width)
 }
 
 /* ======================================================================
- * 23. wr_  writers
+ * 24. wr_  writers
  *
  *  Owns      one writer per format, a row of wr_writers, and when cues are
  *            shown.
@@ -22964,7 +23040,7 @@ WNPU_RARE static int wr_are_options(const wnpu_write_options *o)
 }
 
 /* ======================================================================
- * 24. pm_  run parameters
+ * 25. pm_  run parameters
  *
  *  Owns      the table of all run parameters: name, type, place, default,
  *            range, command-line option and meaning of each.
@@ -23553,7 +23629,7 @@ WNPU_API int wnpu_params_set(wnpu_params *params, const char *name, const char *
 }
 
 /* ======================================================================
- * 25. np_  encoder products on an accelerator
+ * 26. np_  encoder products on an accelerator
  *
  *  Owns      the plan that assigns products to the accelerator's shapes,
  *            the resident weights, the staging of rows and results, the
@@ -24968,7 +25044,7 @@ static void np_carve_rows(ar_arena *arena, np_bridge *b, size_t workers)
 }
 
 /* ======================================================================
- * 26. va_  voice activity
+ * 27. va_  voice activity
  *
  *  Owns      the detector: samples to features, features to a probability
  *            of speech every 20 ms, probabilities to spans of speech.
@@ -26050,7 +26126,7 @@ static void va_prepare(va_detector *v, const op_kernels *op, const ft_tables *ff
 }
 
 /* ======================================================================
- * 27. ri_  the ring of live samples
+ * 28. ri_  the ring of live samples
  *
  *  Owns      samples between the thread that pushes them and the thread
  *            that transcribes them, and the record of those that were
@@ -26331,7 +26407,7 @@ static int64_t ri_read(void *user, void *buffer, size_t most)
 }
 
 /* ======================================================================
- * 28. vc_  voices: which turns are one speaker's
+ * 29. vc_  voices: which turns are one speaker's
  *
  *  Owns      the vectors of turns, and their clustering.
  *  Assumes   vectors that point in similar directions if the voice is the
@@ -26582,7 +26658,7 @@ static int vc_cluster(vc_voices *v, uint32_t speakers, float threshold, float ma
 }
 
 /* ======================================================================
- * 29. ru_  the state of a run
+ * 30. ru_  the state of a run
  *
  *  Owns      the data shared by the next four sections: audio window,
  *            ledger, context of a window, language, decoding.
@@ -27018,7 +27094,7 @@ static int64_t ru_end_ms(const ru_place *at)
 }
 
 /* ======================================================================
- * 30. aw_  the audio window and where it ends
+ * 31. aw_  the audio window and where it ends
  *
  *  Owns      the samples of the window, the speech found in them, and the
  *            rule for the end of a window.
@@ -27788,7 +27864,7 @@ static size_t aw_window_frames(ru_audio *a, const wnpu_params *params, size_t fr
 }
 
 /* ======================================================================
- * 31. lg_  the ledger and the admission of segments
+ * 32. lg_  the ledger and the admission of segments
  *
  *  Owns      what became of each millisecond of the recording, and which
  *            text of a window becomes a segment.
@@ -28631,7 +28707,7 @@ static int lg_finish_join(ru_results *out, ru_call *call, int status)
 }
 
 /* ======================================================================
- * 32. wd_  decoding of one window
+ * 33. wd_  decoding of one window
  *
  *  Owns      prompt, language, search, repetition check, gates and
  *            temperature fallback of one window.
@@ -28978,14 +29054,14 @@ static int64_t wd_voice_between(const ru_audio *a, const wnpu_params *params, ui
 }
 
 /* Describes part k of a repetition by the path of the aligner: letters, durations and voice. */
-static al_part wd_part(const ru_run *r, const int32_t *tokens, const se_parts *parts, size_t k,
+static ju_part wd_part(const ru_run *r, const int32_t *tokens, const se_parts *parts, size_t k,
                        uint64_t base)
 {
     const al_aligner *a = &r->text.aligner;
     const tk_vocab *v = &r->engine.model->vocab;
     size_t i, length, n = 0, last = parts->begin[k], end = parts->begin[k + 1];
     uint32_t from = a->path[last], to;
-    al_part part = {0, 0, 0, 0, 0.0f};
+    ju_part part = {0, 0, 0, 0, 0.0f};
     for (i = parts->begin[k]; i < end; i++) {
         if (tokens[i] < v->eot) {
             const char *text = tk_text(v, tokens[i], &length);
@@ -29048,9 +29124,8 @@ static size_t wd_judge(void *user, const int32_t *tokens, se_parts *parts, size_
     for (k = 0; k < parts->n; k++) {
         a->part[k] = wd_part(r, tokens, parts, k, base);
     }
-    k = al_supported(a->part, parts->n);
-    parts->copied = k >= SE_MIN_CONFIRMED &&
-                    !wd_sound_recurs(a, &r->engine, &view, parts, k);
+    k = ju_supported(a->part, parts->n);
+    parts->copied = ju_is_evidence(k) && !wd_sound_recurs(a, &r->engine, &view, parts, k);
     parts->at = k < parts->n ? a->path[parts->begin[k]] : 0;
     return k;
 }
@@ -29103,7 +29178,7 @@ static int wd_is_silence(const rs_origin *o, const wnpu_params *params)
 static uint32_t wd_refusals(const wnpu_params *p, const rs_origin *o, int loop)
 {
     uint32_t reasons = loop ? WNPU_REFUSED_LOOP : 0;
-    if (p->compression_threshold > 0.0f && o->compression_ratio > p->compression_threshold) {
+    if (ju_is_compressible(p, o->compression_ratio)) {
         reasons |= WNPU_REFUSED_COMPRESSION;
     }
     if (o->mean_logprob < p->logprob_threshold) {
@@ -29120,10 +29195,9 @@ static uint32_t wd_refusals(const wnpu_params *p, const rs_origin *o, int loop)
  * does not repeat itself before text that does, then the higher mean log-probability. */
 static int wd_is_better(const wnpu_params *params, const ru_reading *now, const ru_reading *old)
 {
-    float limit = params->compression_threshold;
     int loop = now->text->loop > 0, old_loop = old->text->loop > 0;
-    int repeats = limit > 0.0f && now->origin.compression_ratio > limit;
-    int old_repeats = limit > 0.0f && old->origin.compression_ratio > limit;
+    int repeats = ju_is_compressible(params, now->origin.compression_ratio);
+    int old_repeats = ju_is_compressible(params, old->origin.compression_ratio);
     if (loop != old_loop) {
         return loop < old_loop;
     }
@@ -29459,16 +29533,14 @@ static uint32_t wd_attempt(ru_run *r, const ru_view *v, float temperature, int c
 /* Whether the text ends with the same tokens twice, not counting timestamps. */
 static int wd_ends_twice(const tk_vocab *v, const se_hypothesis *h)
 {
-    int32_t text[SE_MAX_TOKENS];
-    size_t i, n = 0, p;
-    for (i = 0; i < h->n; i++) {
-        if (h->tokens[i] < v->eot) {
-            text[n++] = h->tokens[i];
+    int32_t latest[SE_MAX_TOKENS];
+    size_t i, n = 0;
+    for (i = h->n; i > 0; i--) {
+        if (h->tokens[i - 1] < v->eot) {
+            latest[n++] = h->tokens[i - 1];
         }
     }
-    for (p = 1; 2 * p <= n && memcmp(text + n - p, text + n - 2 * p, p * sizeof *text) != 0; p++) {
-    }
-    return 2 * p <= n;
+    return ju_period(&ju_twice, latest, n) > 0;
 }
 
 /* Whether a text that passes the gates may be wrong because not all positions were encoded: then
@@ -29573,7 +29645,7 @@ static size_t wd_used_before_loop(ru_state *s, const se_hypothesis *h, const en_
     int32_t t0 = e->model->vocab.timestamp0, last = h->n > 0 ? h->tokens[h->n - 1] : 0;
     size_t used = last > t0 ? lg_latest_step(h, t0, h->n) * LG_FRAMES_PER_STEP : frames;
     s->loop_cuts += !h->confirmed;
-    return s->loop_cuts <= 2 && used >= 100 ? used : frames;
+    return ju_ends_at_loop(s->loop_cuts, (int64_t)used * 10) ? used : frames;
 }
 
 
@@ -30091,7 +30163,7 @@ static ru_outcome wd_decode(ru_run *r, ru_view *v, size_t *used)
 }
 
 /* ======================================================================
- * 33. wi_  windows: the long-form driver
+ * 34. wi_  windows: the long-form driver
  *
  *  Owns      runs from parameters to status: the sequence of windows,
  *            windows decoded together, cancelling, resuming, detection of
@@ -31512,7 +31584,7 @@ static void wi_start(ru_run *r)
 }
 
 /* ======================================================================
- * 34. tt_  tentative text
+ * 35. tt_  tentative text
  *
  *  Owns      what the open window of a live run says so far, and the
  *            events of its speech.
@@ -31952,7 +32024,7 @@ static int tt_update(ru_run *r)
 }
 
 /* ======================================================================
- * 35. st_  live runs
+ * 36. st_  live runs
  *
  *  Owns      runs whose recording arrives while they are in progress.
  *  Assumes   a ring, see ri_; the calls of one run in one thread.
@@ -32252,7 +32324,7 @@ static int st_finish(ru_run *r)
 }
 
 /* ======================================================================
- * 36. sn_  snapshots
+ * 37. sn_  snapshots
  *
  *  Owns      the format of a run between two windows as a block of bytes.
  *  Assumes   the run is resumable, see ru_run.
@@ -33153,7 +33225,7 @@ static int sn_join(ru_run *r, const wnpu_audio *unused)
 }
 
 /* ======================================================================
- * 37. fa_  alignment of a given text
+ * 38. fa_  alignment of a given text
  *
  *  Owns      which words of a text that the caller gives were said in the
  *            recording of a run, and when; the segments that replace those
@@ -33831,7 +33903,7 @@ static int fa_run(fa_work *w, const char *const *lines, size_t n_lines, int extr
 }
 
 /* ======================================================================
- * 38. ap_  public API: sessions and runs
+ * 39. ap_  public API: sessions and runs
  *
  *  Owns      wnpu_session.
  *  Assumes   nothing: every argument is checked here.
@@ -35140,7 +35212,7 @@ WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_wr
 }
 
 /* ======================================================================
- * 39. sf_  self-test
+ * 40. sf_  self-test
  *
  *  Owns      known results for tables, FFT, log-mel, matrix product and
  *            tokenizer, and for one window of a small model.

@@ -166,7 +166,7 @@ static void compressed_size(void)
 static size_t slow_period(const int32_t *latest, size_t n)
 {
     size_t p, length, i;
-    for (p = 1; p <= SE_MAX_PERIOD; p++) {
+    for (p = 1; p <= JU_MAX_PERIOD; p++) {
         for (length = p < 6 ? 4 * p : 3 * p; length <= n; length++) {
             int same = length >= 16;
             for (i = 0; i + p < length; i++) {
@@ -194,8 +194,8 @@ static void search_periods(void)
         }
         x[dice((uint32_t)n)] += (int32_t)dice(2); /* half of them are broken somewhere */
         found += slow_period(x, n) > 0;
-        T_CHECK(se_period(x, n) == slow_period(x, n), "round %d: %lu, not %lu", round,
-                (unsigned long)se_period(x, n), (unsigned long)slow_period(x, n));
+        T_CHECK(ju_period(&ju_loop, x, n) == slow_period(x, n), "round %d: %lu, not %lu", round,
+                (unsigned long)ju_period(&ju_loop, x, n), (unsigned long)slow_period(x, n));
     }
     T_CHECK(found > 2000 && found < 18000, "%d loops", found);
 }
