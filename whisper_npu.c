@@ -16299,6 +16299,81 @@ static void lr_boost(const lr_trie *t, const lr_paths *p, float *logits)
  *  parentheses are entries of tests/NOTES.md.
  * ====================================================================== */
 
+/* ---- does the text cover the speech? ----
+ * Speech is measured in milliseconds of detected voice, see aw_speech_ms(). How much of it has no
+ * text decides whether it is decoded again, or is unresolved in the ledger. The model's timestamps
+ * are wrong by up to half a second, so what is shorter at an edge says nothing (S6, O12, O21, L7).
+ *
+ * Not merged: text that begins exactly JU_ERROR_MS behind its window is behind it, while exactly
+ * that much voice, or difference of times, still is an error of timestamps. */
+#define JU_ERROR_MS 500       /* of the model's timestamps */
+#define JU_END_MS 200         /* a timestamp this near to the end of an open window ends its text */
+#define JU_TOKEN_MS 250       /* voice that a token takes (O21) */
+#define JU_LONG_WORD_MS 2000  /* of a word that is longer, the time around its place counts: */
+#define JU_WORD_BEFORE_MS 700 /* it begins at most this long before that, */
+#define JU_WORD_AFTER_MS 900  /* and ends at most this long after it (O21) */
+
+/* How much is enough, for what. Milliseconds of voice, and for the last two of the recording. */
+typedef enum ju_amount {
+    JU_A_PHRASE,   /* to end in a pause between phrases */
+    JU_A_TEXT,     /* to be decoded: the beginning of a window for display, and its rest after its
+                      text if it ends in a pause */
+    JU_A_GAP,      /* to be decoded again if it has no text, to be left to the next window, and to
+                      end a window behind a confirmed sentence without text after it */
+    JU_A_SENTENCE, /* the last, behind other confirmed words */
+    JU_A_STEP,     /* for a window to be decoded again from there: less would not change it */
+    JU_A_WINDOW    /* of windows that are cut */
+} ju_amount;
+
+static const int32_t ju_amount_ms[] = {
+    100,  /* JU_A_PHRASE */
+    200,  /* JU_A_TEXT */
+    1000, /* JU_A_GAP (S6: less makes tiny invent words) */
+    3000, /* JU_A_SENTENCE (L7) */
+    200,  /* JU_A_STEP */
+    1000  /* JU_A_WINDOW */
+};
+
+static int ju_is_enough(ju_amount what, int64_t ms)
+{
+    return ms >= ju_amount_ms[what];
+}
+
+/* Whether so much voice around `tokens` tokens has another text than theirs. */
+static int ju_is_sparse(int64_t voice_ms, size_t tokens, int32_t gap_ms)
+{
+    return voice_ms >= gap_ms + (int64_t)tokens * JU_TOKEN_MS;
+}
+
+/* Whether a difference of times, or voice at the edge of a segment, is more than the error of
+ * timestamps. */
+static int ju_exceeds_error(int64_t ms)
+{
+    return ms > JU_ERROR_MS;
+}
+
+/* Whether text that begins so long after the end of what was decoded is invented; and whether that
+ * ends so long before the end of an open window. */
+static int ju_is_behind(int64_t ms)
+{
+    return ms >= JU_ERROR_MS;
+}
+
+static int ju_is_at_end(int64_t ms)
+{
+    return ms <= JU_END_MS;
+}
+
+/* Limits the time of a word that lasts longer than any to what is around the places of its tokens,
+ * from first_ms to last_ms. */
+static void ju_limit_word(int64_t first_ms, int64_t last_ms, int64_t *begin, int64_t *end)
+{
+    if (*end - *begin > JU_LONG_WORD_MS) {
+        *begin = er_min64(er_max64(first_ms - JU_WORD_BEFORE_MS, *begin), *end);
+        *end = er_min64(er_max64(last_ms + JU_WORD_AFTER_MS, *begin), *end);
+    }
+}
+
 /* ---- does it repeat itself, and the sound with it? ----
  * A typical failure of Whisper is endless repetition of the same words, but speech can repeat
  * itself too. So text alone only makes repetition suspected; then each occurrence is compared with
@@ -16431,7 +16506,7 @@ static int ju_is_compressible(const wnpu_params *p, float ratio)
  * rest is decoded again. */
 static int ju_ends_at_loop(uint32_t cuts, int64_t ms)
 {
-    return cuts <= JU_LOOP_CUTS && ms >= 1000;
+    return cuts <= JU_LOOP_CUTS && ju_is_enough(JU_A_WINDOW, ms);
 }
 
 /* ======================================================================
@@ -18251,7 +18326,6 @@ static size_t zl_size(zl_work *w, const char *text, size_t n)
 #define AL_MEDIAN_RADIUS 3u   /* half width of the median filter, whose width is 7 */
 #define AL_TASK_FRAMES 128u   /* frames per normalisation task */
 #define AL_MEDIAN_MAX_MS 700  /* limit of the median word duration, see al_median_ms() */
-#define AL_TOLERANCE_MS 500   /* most by which words may exceed their segment's times */
 #define AL_FRAME_MS 10        /* frame of the level analysis */
 #define AL_PAUSE_FRAMES 6u    /* shortest pause */
 #define AL_LONG_PAUSE_MS 500  /* least pause that words are moved out of */
@@ -19309,17 +19383,17 @@ static void al_limit_first_words(const al_aligner *a, al_word *w, size_t n)
 }
 
 /* Reconciles a segment's times, from timestamp tokens, with those of its words. The words decide
- * unless they exceed the segment by AL_TOLERANCE_MS or more without a pause that confirms it. */
+ * unless they exceed the segment by more than its error without a pause that confirms it. */
 static void al_reconcile(const al_aligner *a, al_word *w, size_t n, int64_t *t0_ms, int64_t *t1_ms)
 {
     al_word *last = &w[n - 1];
-    if (!w->pause_begin && *t0_ms < w->t1_ms && *t0_ms - AL_TOLERANCE_MS > w->t0_ms) {
+    if (!w->pause_begin && *t0_ms < w->t1_ms && ju_exceeds_error(*t0_ms - w->t0_ms)) {
         int64_t shortest = w->t1_ms - a->median_ms;
         w->t0_ms = al_clamp(*t0_ms < shortest ? *t0_ms : shortest, 0, INT64_MAX);
     } else {
         *t0_ms = w->t0_ms;
     }
-    if (!last->pause_end && *t1_ms > last->t0_ms && *t1_ms + AL_TOLERANCE_MS < last->t1_ms) {
+    if (!last->pause_end && *t1_ms > last->t0_ms && ju_exceeds_error(last->t1_ms - *t1_ms)) {
         int64_t longest = last->t0_ms + a->median_ms;
         last->t1_ms = er_max64(longest, *t1_ms);
     } else {
@@ -27117,8 +27191,7 @@ static int64_t ru_end_ms(const ru_place *at)
 #define AW_TAIL_MS 1000        /* noise of this length behind speech is not speech */
 #define AW_PHRASE_MS 1000      /* shorter pauses are those between phrases: */
 #define AW_PHRASE_QUIETER 4.0  /* 6 dB quieter than the speech, */
-#define AW_PHRASE_AHEAD_MS 200 /* without voice except in their last part, */
-#define AW_PHRASE_SPEECH_MS 100 /* and after at least this much voice */
+#define AW_PHRASE_AHEAD_MS 200 /* without voice except in their last part */
 #define AW_PHRASE_PAD_MS 300   /* the phrase keeps this much of the pause */
 #define AW_LIVE_LEAST_MS 3000  /* least_ms and pause_ms of live runs without parameters */
 #define AW_LIVE_PAUSE_MS 700
@@ -27392,7 +27465,7 @@ static int64_t aw_find_phrase_end(const ru_audio *a, int64_t base_ms, int64_t fr
             voice = voice < 0 ? at : voice;
             spoken += VA_STEP_MS;
             begin = at + VA_STEP_MS;
-        } else if (spoken >= AW_PHRASE_SPEECH_MS && begin >= from_ms &&
+        } else if (ju_is_enough(JU_A_PHRASE, spoken) && begin >= from_ms &&
                    at + VA_STEP_MS - begin >= least) {
             if (begin + pause_ms > to_ms) {
                 return -1;
@@ -27880,14 +27953,7 @@ static size_t aw_window_frames(ru_audio *a, const wnpu_params *params, size_t fr
 #define LG_LEADING_SILENCE_MS 2000 /* skip this much silence at the beginning of a window; less is
                                       decoded, since the detector may have missed the first words */
 #define LG_TRAILING_SILENCE_MS 1000 /* omit this much silence after the last speech of a window */
-#define LG_GAP_MS 1000         /* decode this much speech without text again */
-#define LG_TOLERANCE_MS 500    /* error of the model's timestamps */
-#define LG_PROGRESS_MS 200     /* least by which a window that is decoded again begins later */
-#define LG_LONG_WORD_MS 2000   /* of a word that is longer, the time around its place counts: */
-#define LG_WORD_BEFORE_MS 700  /* it begins at most this long before that, */
-#define LG_WORD_AFTER_MS 900   /* and ends at most this long after it */
-#define LG_FEW_TOKENS 2u       /* tokens whose places may be wrong, */
-#define LG_TOKEN_MS 250        /* and the voice that a token takes */
+#define LG_FEW_TOKENS 2u       /* tokens whose places may be wrong */
 
 /* ---- the ledger ---- */
 
@@ -27951,7 +28017,7 @@ static int lg_reason_of_voice(const ru_audio *a, int64_t t0_ms, int64_t t1_ms, i
                               int reason)
 {
     return reason == WNPU_REASON_NO_SPEECH &&
-                   (whole || aw_speech_ms(a, t0_ms, t1_ms) > LG_TOLERANCE_MS)
+                   (whole || ju_exceeds_error(aw_speech_ms(a, t0_ms, t1_ms)))
                ? WNPU_REASON_NO_TEXT
                : reason;
 }
@@ -27988,18 +28054,19 @@ static int lg_cover(ru_results *out, const ru_audio *a, ru_call *call, int64_t e
     return status;
 }
 
-/* Whether there is at least LG_GAP_MS of speech without text before end_ms. Then *begin is where to
- * decode again, or -1 if that was tried already. Each return begins at least LG_GAP_MS after the
- * previous one, so a recording of n ms has at most n / LG_GAP_MS + 1 of them. Only a window with a
- * return may end where it began, so every run ends. */
+/* Whether there is a gap (JU_A_GAP) of speech without text before end_ms. Then *begin is where to
+ * decode again, or -1 if that was tried already. Each return begins at least that much after the
+ * previous one, so a recording of n s has at most n + 1 of them. Only a window with a return may
+ * end where it began, so every run ends. */
 static int lg_find_gap(const ru_audio *a, const ru_ledger *ledger, const wnpu_params *params,
                        int64_t end_ms, int64_t *begin)
 {
     int64_t from = aw_next_speech_ms(a, ledger->covered_text_ms);
     int64_t last = ledger->last_return_ms;
-    int tried = a->at.limit_ms >= 0 || (last >= 0 && from < last + LG_GAP_MS);
+    int tried = a->at.limit_ms >= 0 || (last >= 0 && !ju_is_enough(JU_A_GAP, from - last));
     *begin = -1;
-    if (!params->vad || aw_speech_ms(a, ledger->covered_text_ms, end_ms) < LG_GAP_MS) {
+    if (!params->vad ||
+        !ju_is_enough(JU_A_GAP, aw_speech_ms(a, ledger->covered_text_ms, end_ms))) {
         return 0;
     }
     if (!tried) {
@@ -28021,7 +28088,7 @@ static int64_t lg_content_end_ms(const ru_audio *a, const ru_view *v)
 static int lg_is_past_content(const ru_audio *a, const ru_view *v, const wnpu_params *params,
                               int64_t t0_ms)
 {
-    return params->vad && t0_ms >= lg_content_end_ms(a, v) + LG_TOLERANCE_MS;
+    return params->vad && ju_is_behind(t0_ms - lg_content_end_ms(a, v));
 }
 
 /* Whether a segment has symbols, but neither a letter nor a digit of any script. */
@@ -28058,14 +28125,14 @@ static int lg_is_last_resort(const rs_origin *o)
  * because only parts of speech over a noisy line are found. The limit is that of OpenAI's rule.
  * Speech at an SNR of 0 dB stays below it: its words are improbable or without voice, but its
  * no-speech probability is low. Repetition whose sound does not recur is nothing if no
- * decoding was accepted. Both ends of a segment may be wrong by LG_TOLERANCE_MS, so silence
+ * decoding was accepted. Both ends of a segment may be wrong by JU_ERROR_MS, so silence
  * of that length at each says nothing: a command of half a second often gets a segment of two. */
 static int lg_is_unreliable(const ru_audio *a, const ru_view *view, const wnpu_params *params,
                             const en_engine *e, const rs_draft *d)
 {
     float around = aw_speech_share(a, ru_recording_ms(&a->at, 0), lg_content_end_ms(a, view));
     float voice = d->voice > around ? d->voice : around;
-    float excess = 2.0f * LG_TOLERANCE_MS / (float)(d->t1_ms - d->t0_ms + 1);
+    float excess = 2.0f * JU_ERROR_MS / (float)(d->t1_ms - d->t0_ms + 1);
     float voiceless = voice + excess < 1.0f ? 1.0f - voice - excess : 0.0f;
     float doubt = d->origin.no_speech - d->origin.mean_logprob + 0.5f * voiceless;
     return params->vad && (lg_has_no_letters(e, d) || lg_is_last_resort(&d->origin) ||
@@ -28117,7 +28184,7 @@ static int lg_finish_window(ru_results *out, ru_audio *a, ru_call *call, ru_work
     int limited = a->at.limit_ms >= 0 && w->gap_ms < 0;
     if (!silent && w->gap_ms < 0 && lg_find_gap(a, &out->ledger, &call->params, end, &begin)) {
         reason = WNPU_REASON_NO_TEXT;
-        if (begin >= base + LG_PROGRESS_MS) {
+        if (ju_is_enough(JU_A_STEP, begin - base)) {
             w->gap_ms = begin;
         }
     }
@@ -28365,8 +28432,7 @@ static int lg_is_sparse(const ru_audio *audio, const al_aligner *a, const tk_voc
         size_t behind = i + LG_FEW_TOKENS;
         int64_t to = behind < n ? place[behind] : end_ms;
         size_t tokens = behind < n ? LG_FEW_TOKENS : n - i;
-        if (aw_speech_ms(audio, from, to) >=
-            params->word_gap_ms + (int64_t)(tokens + (i > 0)) * LG_TOKEN_MS) {
+        if (ju_is_sparse(aw_speech_ms(audio, from, to), tokens + (i > 0), params->word_gap_ms)) {
             return 1;
         }
     }
@@ -28381,11 +28447,9 @@ static void lg_word_span(const al_aligner *a, const se_hypothesis *h, const al_w
     const uint16_t last = h->place[a->from[w->first + w->n - 1]];
     *begin = w->t0_ms - w->t0_ms % LG_STEP_MS;
     *end = w->t1_ms - w->t1_ms % LG_STEP_MS;
-    if (*end - *begin > LG_LONG_WORD_MS && first != SE_NO_PLACE && last != SE_NO_PLACE) {
-        int64_t least = lg_place_ms(a, base_ms, first < last ? first : last) - LG_WORD_BEFORE_MS;
-        int64_t most = lg_place_ms(a, base_ms, first < last ? last : first) + LG_WORD_AFTER_MS;
-        *begin = al_clamp(least, *begin, *end);
-        *end = al_clamp(most, *begin, *end);
+    if (first != SE_NO_PLACE && last != SE_NO_PLACE) {
+        ju_limit_word(lg_place_ms(a, base_ms, first < last ? first : last),
+                      lg_place_ms(a, base_ms, first < last ? last : first), begin, end);
     }
 }
 
@@ -28408,7 +28472,7 @@ static int lg_add_covered(ru_run *r, const ru_reading *reading, lg_piece *p, int
             continue;
         }
         lg_word_span(a, reading->text, w, base, &begin, &end);
-        if (aw_speech_ms(&r->audio, heard, begin) >= gap_ms) {
+        if (ju_is_sparse(aw_speech_ms(&r->audio, heard, begin), 0, gap_ms)) {
             if (heard > p->t0_ms && at > p->from + 1) {
                 p->to = at;
                 p->t1_ms = heard;
@@ -28424,7 +28488,7 @@ static int lg_add_covered(ru_run *r, const ru_reading *reading, lg_piece *p, int
         }
         heard = er_max64(heard, end);
     }
-    if (reading->sparse && aw_speech_ms(&r->audio, heard, t1_ms) >= gap_ms &&
+    if (reading->sparse && ju_is_sparse(aw_speech_ms(&r->audio, heard, t1_ms), 0, gap_ms) &&
         heard > p->t0_ms) {
         p->t1_ms = heard;
     }
@@ -28469,7 +28533,7 @@ static size_t lg_used_frames(const se_hypothesis *h, int32_t t0, size_t frames)
  * text. What follows was skipped; alignment with all of it would place the last words there. */
 static size_t lg_said_frames(const se_hypothesis *h, int32_t t0, size_t frames)
 {
-    size_t said = lg_latest_step(h, t0, h->n) * LG_FRAMES_PER_STEP + LG_TOLERANCE_MS / 10u;
+    size_t said = lg_latest_step(h, t0, h->n) * LG_FRAMES_PER_STEP + JU_ERROR_MS / 10u;
     return lg_single_end(h, t0) && said < frames ? said : frames;
 }
 
@@ -28716,23 +28780,19 @@ static int lg_finish_join(ru_results *out, ru_call *call, int status)
  *            and the context left by earlier windows.
  *  Costs     an encoder run and the decoding.
  * ====================================================================== */
-#define WD_MIN_REST_MS 200     /* decode the rest of a window only if it has this much speech */
 /* The language is certain after this much speech, in seconds, with this mean probability, */
 #define WD_LANGUAGE_MIN_S 3.0f
 #define WD_LANGUAGE_SURE 0.8f
 #define WD_LANGUAGE_MAX_S 15.0f /* or after this much in any case */
 #define WD_SHORT_FRAMES 600u   /* encode_margin_ms is for windows with less content */
-#define WD_SHORT_STEPS 25      /* most steps between the ends of their content and their text */
-#define WD_SCROLL_FRAMES 2000u /* windows of this length end behind a confirmed word, */
-#define WD_NO_TEXT_MS 3000     /* and those with this much speech behind it and no text */
-#define WD_LATE_FRAMES 2600u   /* up to this length, so many confirmed words follow that word */
+#define WD_SCROLL_FRAMES 2000u /* windows of this length end behind a confirmed word */
+#define WD_LATE_FRAMES 2600u   /* up to this length, so many confirmed words follow it */
 #define WD_KEPT_WORDS 2u
 #define WD_CERTAIN 0.9f        /* probability of words that are shown as soon as they are said, */
 #define WD_IMPROBABLE 0.5f     /* and of those that wait for longest, see wd_hold_ms() */
 #define WD_MOST_HOLDS 3        /* in multiples of hold_ms */
 #define WD_FOLLOW 2u           /* improbable words wait for so many agreed words behind them, */
 #define WD_ALONE_MS 1600       /* but no longer than this: nothing may follow a phrase */
-#define WD_NEXT_TEXT_MS 1000   /* WD_NO_TEXT_MS behind the end of a sentence */
 #define WD_CONFIRMED 1u        /* of wd_decode_point() */
 #define WD_NO_TEXT 2u
 
@@ -29427,8 +29487,8 @@ static int wd_has_text(const en_engine *e, const int32_t *tokens, size_t from, s
 static int wd_is_empty(const ru_audio *a, const wnpu_params *params, const en_engine *e,
                        const ru_reading *reading)
 {
-    const int64_t end = lg_content_end_ms(a, &reading->view);
-    return params->vad && aw_speech_ms(a, ru_recording_ms(&a->at, 0), end) >= LG_GAP_MS &&
+    const int64_t base = ru_recording_ms(&a->at, 0), end = lg_content_end_ms(a, &reading->view);
+    return params->vad && ju_is_enough(JU_A_GAP, aw_speech_ms(a, base, end)) &&
            (!wd_has_text(e, reading->text->tokens, 0, reading->text->n) ||
             wd_is_silence(&reading->origin, params) ||
             !wd_is_reliable(a, params, e, reading, end));
@@ -29551,8 +29611,9 @@ static int wd_is_doubtful(const en_engine *e, const wnpu_params *params, const r
     const se_hypothesis *h = reading->text;
     int32_t late = wd_last_timestamp(h, h->n, v->timestamp0) - v->timestamp0 -
                    (int32_t)reading->view.content / 2;
+    int64_t late_ms = (int64_t)late * LG_STEP_MS;
     return wd_ends_twice(v, h) ||
-           (params->timestamps && (late > WD_SHORT_STEPS || late < -WD_SHORT_STEPS));
+           (params->timestamps && (ju_exceeds_error(late_ms) || ju_exceeds_error(-late_ms)));
 }
 
 /* Decodes a window of which not all positions are encoded. Returns whether its text is good;
@@ -29882,8 +29943,8 @@ static int wd_lacks_text(const ru_audio *a, const al_aligner *aligner, const en_
     const al_word *last = wd_last_confirmed(aligner, c->n);
     int64_t from_ms = last != NULL && last->t1_ms > c->until_ms ? last->t1_ms : c->until_ms;
     return last != NULL && !wd_has_text(e, h->tokens, c->n, h->n) &&
-           aw_speech_ms(a, from_ms, end_ms) >=
-               (wd_ends_sentence(aligner, last) ? WD_NEXT_TEXT_MS : WD_NO_TEXT_MS);
+           ju_is_enough(wd_ends_sentence(aligner, last) ? JU_A_GAP : JU_A_SENTENCE,
+                        aw_speech_ms(a, from_ms, end_ms));
 }
 
 /* Whether words of a reading of the open window may be confirmed. */
@@ -30000,8 +30061,8 @@ static size_t wd_find_scroll(const al_aligner *a, const ru_confirmed *confirmed,
         }
     }
     at = at / LG_STEP_MS * LG_STEP_MS;
-    at = no_text && at < 1000 ? 1000 : at;
-    return at >= 1000 && at < (int64_t)content * 10 ? (size_t)at / 10u : 0;
+    at = no_text ? er_max64(at, ju_amount_ms[JU_A_WINDOW]) : at;
+    return ju_is_enough(JU_A_WINDOW, at) && at < (int64_t)content * 10 ? (size_t)at / 10u : 0;
 }
 
 /* Takes the tokens before index n from what has been confirmed and said; the window moves on by
@@ -30092,8 +30153,8 @@ static int wd_is_finished(const ru_audio *a, const wnpu_params *params, const ru
                           size_t used)
 {
     return aw_ends_in_pause(a, params, v) &&
-           aw_speech_ms(a, ru_recording_ms(&a->at, (int64_t)used * 10), lg_content_end_ms(a, v)) <
-               WD_MIN_REST_MS;
+           !ju_is_enough(JU_A_TEXT, aw_speech_ms(a, ru_recording_ms(&a->at, (int64_t)used * 10),
+                                                 lg_content_end_ms(a, v)));
 }
 
 /* Stores the text of a window as segments, and sets how many frames it has used. */
@@ -30280,7 +30341,7 @@ static int wi_detect_in_windows(ru_run *r)
     return status;
 }
 
-/* The earliest timestamp that may end the window: less than LG_GAP_MS of speech follows it. Used
+/* The earliest timestamp that may end the window: less than a gap of speech follows it. Used
  * where windows end in pauses, so that the model, which tends to stop early, leaves no speech to
  * the next window. */
 static int32_t wi_least_end(const ru_audio *a, const wnpu_params *params, const en_engine *e,
@@ -30289,10 +30350,10 @@ static int32_t wi_least_end(const ru_audio *a, const wnpu_params *params, const 
     int32_t t0 = e->model->vocab.timestamp0;
     uint64_t base = v->frame / LG_FRAMES_PER_STEP;
     uint64_t at = base + v->content / 2;
-    uint64_t speech = 0;
-    while (at > base && speech < LG_GAP_MS / VA_STEP_MS) {
+    int64_t speech_ms = 0;
+    while (at > base && !ju_is_enough(JU_A_GAP, speech_ms)) {
         at--;
-        speech += va_speech_steps(&a->voice, at, at + 1);
+        speech_ms += (int64_t)va_speech_steps(&a->voice, at, at + 1) * VA_STEP_MS;
     }
     return aw_cuts_windows(a, params) ? t0 + (int32_t)(at - base) : t0;
 }
@@ -31610,11 +31671,9 @@ static void wi_start(ru_run *r)
 #define TT_DEFAULT_MS 500       /* step_ms and hangover_ms */
 #define TT_BREAK 2.5            /* least time between two decodings, in times of the last one */
 #define TT_PAUSE_MS 400         /* after this much silence the window is decoded as if it ended */
-#define TT_SPEECH_MS 200        /* less voice is not decoded */
 #define TT_MARGIN_MS 10000u     /* encoded after the content */
 #define TT_SMALL 4u             /* models with this many layers repeat themselves with fewer */
 #define TT_TOKENS_PER_S 12      /* most tokens per second of content */
-#define TT_END_STEPS 10         /* timestamps this close to the end of the content end the text */
 #define TT_HOLD 2.0f            /* a former token is kept if its logit is below the best by this, */
 #define TT_RECENT 20u          /* unless it is one of this many last ones */
 #define TT_ONSET_STEPS 5u       /* steps with voice that begin an utterance */
@@ -31803,9 +31862,9 @@ static void tt_show(ru_tentative *t, int complete)
 /* Tokens up to the first timestamp at the end of the content: what follows is invented. */
 static size_t tt_length(const tk_vocab *v, const se_hypothesis *h, size_t content)
 {
-    int32_t end = v->timestamp0 + (int32_t)content / 2 - TT_END_STEPS;
+    int64_t end = v->timestamp0 + (int64_t)content / 2;
     size_t n = 0;
-    while (n < h->n && (n == 0 || h->tokens[n] < end)) {
+    while (n < h->n && (n == 0 || !ju_is_at_end((end - h->tokens[n]) * LG_STEP_MS))) {
         n++;
     }
     return n;
@@ -32004,7 +32063,7 @@ static int tt_update(ru_run *r)
     tt_report_utterance(&r->state.live, &t->events);
     if (r->call.params.commit_step_ms > 0 ||
         !tt_is_wanted(&r->audio, &r->state.live, &r->call.params, &r->work) || have < 2 ||
-        tt_find_voice(&r->audio, &begin, &end) < TT_SPEECH_MS) {
+        !ju_is_enough(JU_A_TEXT, tt_find_voice(&r->audio, &begin, &end))) {
         return WNPU_OK;
     }
     silent = aw_next_speech_ms(&r->audio, base) - base;
