@@ -16509,6 +16509,131 @@ static int ju_ends_at_loop(uint32_t cuts, int64_t ms)
     return cuts <= JU_LOOP_CUTS && ju_is_enough(JU_A_WINDOW, ms);
 }
 
+/* ---- is it believable? ----
+ * What the model says of its own text: the probability of no speech, log-probabilities, and whether
+ * a decoding was accepted, at which temperature. The thresholds are parameters, see whisper_npu.h;
+ * a decoding is refused by its gates, and a segment is discarded by the sum of its doubts.
+ *
+ * Not merged: silence, by OpenAI's rule, includes a mean log-probability that is its threshold, and
+ * is judged without that gate as well; a decoding whose refusal is pointless, because silence will
+ * not improve, has to fail the gate. Their common term is ju_is_no_speech(). */
+#define JU_CONTEXT_TEMPERATURE 0.5f /* text from this on is no context for later text, and is
+                                       discarded if it was refused */
+#define JU_LAST_TEMPERATURE (1.0f + 1e-6f) /* of decodings that are tried */
+#define JU_VOICELESS 0.5f           /* weight of the share without voice (O12) */
+
+/* How a window's text was decoded; see wnpu_segment. */
+typedef struct ju_origin {
+    float mean_logprob, no_speech, temperature, compression_ratio, first_logprob;
+    int32_t retries;
+    uint32_t reasons;
+    int32_t accepted, prompted, device;
+} ju_origin;
+
+/* What else is known of a segment. */
+typedef struct ju_claim {
+    int64_t ms;             /* its length */
+    float voice, around;    /* share of voice in it, and in its window */
+    int no_letters;         /* it has symbols, but neither a letter nor a digit of any script */
+    int copied;             /* it repeats itself, but its sound does not recur */
+} ju_claim;
+
+static int ju_is_no_speech(const wnpu_params *p, float no_speech)
+{
+    return no_speech > p->no_speech_threshold;
+}
+
+static int ju_has_logprob_gate(const wnpu_params *p)
+{
+    return p->logprob_threshold > -INFINITY;
+}
+
+/* OpenAI's rule for silence, applied to the decoding that was kept. */
+static int ju_is_silence(const wnpu_params *p, const ju_origin *o)
+{
+    return ju_is_no_speech(p, o->no_speech) &&
+           !(ju_has_logprob_gate(p) && o->mean_logprob > p->logprob_threshold);
+}
+
+/* Which gates a decoding fails, wnpu_refusal values. Silence fails none, since decoding it again
+ * would not be better. */
+static uint32_t ju_refusals(const wnpu_params *p, const ju_origin *o, int loop)
+{
+    uint32_t reasons = loop ? WNPU_REFUSED_LOOP : 0;
+    int improbable = o->mean_logprob < p->logprob_threshold;
+    if (ju_is_compressible(p, o->compression_ratio)) {
+        reasons |= WNPU_REFUSED_COMPRESSION;
+    }
+    if (improbable) {
+        reasons |= WNPU_REFUSED_LOGPROB;
+    }
+    if (p->first_logprob_threshold < 0.0f && o->first_logprob < p->first_logprob_threshold) {
+        reasons |= WNPU_REFUSED_FIRST_TOKEN;
+    }
+    return ju_has_logprob_gate(p) && ju_is_no_speech(p, o->no_speech) && improbable ? 0 : reasons;
+}
+
+/* Whether a decoding passes the gates. A loop after repetition that is in the audio passes: the
+ * loop is cut off, and the audio after it is decoded with the next window. */
+static int ju_passes(uint32_t reasons, int repetition_is_real)
+{
+    return reasons == 0 || (reasons == WNPU_REFUSED_LOOP && repetition_is_real);
+}
+
+/* Whether a rejected decoding is better than the one kept before: no loop before loop, text that
+ * does not repeat itself before text that does, then the higher mean log-probability. */
+static int ju_is_better(const wnpu_params *p, const ju_origin *now, int loops, const ju_origin *old,
+                        int old_loops)
+{
+    int repeats = ju_is_compressible(p, now->compression_ratio);
+    int old_repeats = ju_is_compressible(p, old->compression_ratio);
+    return loops != old_loops       ? loops < old_loops
+           : repeats != old_repeats ? repeats < old_repeats
+                                    : now->mean_logprob > old->mean_logprob;
+}
+
+static int ju_has_fallback(const wnpu_params *p)
+{
+    return p->temperature_step > 0.0f;
+}
+
+/* Whether a refused decoding is not followed by one at this temperature. */
+static int ju_is_too_hot(const wnpu_params *p, float temperature)
+{
+    return !ju_has_fallback(p) || temperature > JU_LAST_TEMPERATURE;
+}
+
+static int ju_is_random(const ju_origin *o)
+{
+    return o->temperature >= JU_CONTEXT_TEMPERATURE;
+}
+
+/* Whether text may be context for later text. */
+static int ju_is_context(const ju_origin *o)
+{
+    return o->accepted && !ju_is_random(o);
+}
+
+/* Whether the text of a segment is unreliable. OpenAI's rule for silence requires two conditions, a
+ * high no-speech probability and a low mean log-probability, because nothing else is known of a
+ * window. Here the detector has found something, mostly speech but sometimes music, and three terms
+ * are added: these two, and the share of the segment without voice. The share counts half, because
+ * much of faint speech is found to be without voice, and it is that of the window if that is less,
+ * because only parts of speech over a noisy line are found. The limit is that of OpenAI's rule.
+ * Speech at an SNR of 0 dB stays below it: its words are improbable or without voice, but its
+ * no-speech probability is low. Repetition whose sound does not recur is nothing if no
+ * decoding was accepted. Both ends of a segment may be wrong by JU_ERROR_MS, so silence
+ * of that length at each says nothing: a command of half a second often gets a segment of two. */
+static int ju_is_unreliable(const wnpu_params *p, const ju_origin *o, const ju_claim *c)
+{
+    float voice = c->voice > c->around ? c->voice : c->around;
+    float excess = 2.0f * JU_ERROR_MS / (float)(c->ms + 1);
+    float voiceless = voice + excess < 1.0f ? 1.0f - voice - excess : 0.0f;
+    float doubt = o->no_speech - o->mean_logprob + JU_VOICELESS * voiceless;
+    return c->no_letters || (!o->accepted && (ju_is_random(o) || c->copied)) ||
+           doubt > p->no_speech_threshold - p->logprob_threshold;
+}
+
 /* ======================================================================
  * 17. se_  search and zl_ compressed size of text
  *
@@ -19516,14 +19641,6 @@ typedef struct rs_word {
     size_t text;            /* offset into the block */
 } rs_word;
 
-/* How a window's text was decoded; see wnpu_segment. */
-typedef struct rs_origin {
-    float mean_logprob, no_speech, temperature, compression_ratio, first_logprob;
-    int32_t retries;
-    uint32_t reasons;
-    int32_t accepted, prompted, device;
-} rs_origin;
-
 /* One segment to be stored. */
 typedef struct rs_draft {
     int64_t t0_ms, t1_ms;
@@ -19535,7 +19652,7 @@ typedef struct rs_draft {
     int64_t window_ms;
     float level;
     int32_t speaker;
-    rs_origin origin;
+    ju_origin origin;
     float voice;
     int copied;             /* repeated although the sound does not recur, or text behind that */
     const al_word *words;   /* its words if requested, else NULL */
@@ -19674,7 +19791,7 @@ static void rs_spell_words(rs_store *s, const rs_draft *d, size_t text, size_t l
     }
 }
 
-static void rs_put_origin(const rs_origin *o, wnpu_segment *s)
+static void rs_put_origin(const ju_origin *o, wnpu_segment *s)
 {
     s->mean_logprob = o->mean_logprob;
     s->no_speech = o->no_speech;
@@ -19688,9 +19805,9 @@ static void rs_put_origin(const rs_origin *o, wnpu_segment *s)
     s->device = o->device;
 }
 
-static rs_origin rs_get_origin(const wnpu_segment *s)
+static ju_origin rs_get_origin(const wnpu_segment *s)
 {
-    rs_origin o;
+    ju_origin o;
     o.mean_logprob = s->mean_logprob;
     o.no_speech = s->no_speech;
     o.temperature = s->temperature;
@@ -19973,7 +20090,7 @@ static int rs_claim_words(rs_claims *p, const rs_record *r)
     return 1;
 }
 
-/* Whether the fields of rs_origin are valid. */
+/* Whether the fields of ju_origin are valid. */
 static int rs_is_origin(const wnpu_segment *s)
 {
     return rs_is_within(s->mean_logprob, -1e6f, 0.0f) && rs_is_within(s->no_speech, 0.0f, 1.001f) &&
@@ -26794,7 +26911,7 @@ typedef struct ru_cost {
 typedef struct ru_reading {
     ru_view view;
     se_hypothesis *text;    /* the caller's */
-    rs_origin origin;
+    ju_origin origin;
     ru_cost cost;           /* of the search */
     int cancelled;          /* 1: the text may be from an incomplete step */
     int sparse;             /* 1: there may be voice without words, which the aligner has found */
@@ -27949,7 +28066,6 @@ static size_t aw_window_frames(ru_audio *a, const wnpu_params *params, size_t fr
  * ====================================================================== */
 #define LG_STEP_MS 20          /* between two timestamps */
 #define LG_FRAMES_PER_STEP 2u  /* mel frames in it */
-#define LG_CONTEXT_TEMPERATURE 0.5f /* text decoded at this or more is no context for later text */
 #define LG_LEADING_SILENCE_MS 2000 /* skip this much silence at the beginning of a window; less is
                                       decoded, since the detector may have missed the first words */
 #define LG_TRAILING_SILENCE_MS 1000 /* omit this much silence after the last speech of a window */
@@ -28110,34 +28226,17 @@ static int lg_has_no_letters(const en_engine *e, const rs_draft *d)
     return symbols;
 }
 
-/* Whether all decodings were rejected and the text is from one at a temperature too high to be
- * context for the next window. */
-static int lg_is_last_resort(const rs_origin *o)
-{
-    return !o->accepted && o->temperature >= LG_CONTEXT_TEMPERATURE;
-}
-
-/* Whether the text of a segment is unreliable. OpenAI's rule for silence requires two conditions, a
- * high no-speech probability and a low mean log-probability, because nothing else is known of a
- * window. Here the detector has found something, mostly speech but sometimes music, and three terms
- * are added: these two, and the share of the segment without voice. The share counts half, because
- * much of faint speech is found to be without voice, and it is that of the window if that is less,
- * because only parts of speech over a noisy line are found. The limit is that of OpenAI's rule.
- * Speech at an SNR of 0 dB stays below it: its words are improbable or without voice, but its
- * no-speech probability is low. Repetition whose sound does not recur is nothing if no
- * decoding was accepted. Both ends of a segment may be wrong by JU_ERROR_MS, so silence
- * of that length at each says nothing: a command of half a second often gets a segment of two. */
+/* Whether the text of a segment is unreliable. */
 static int lg_is_unreliable(const ru_audio *a, const ru_view *view, const wnpu_params *params,
                             const en_engine *e, const rs_draft *d)
 {
-    float around = aw_speech_share(a, ru_recording_ms(&a->at, 0), lg_content_end_ms(a, view));
-    float voice = d->voice > around ? d->voice : around;
-    float excess = 2.0f * JU_ERROR_MS / (float)(d->t1_ms - d->t0_ms + 1);
-    float voiceless = voice + excess < 1.0f ? 1.0f - voice - excess : 0.0f;
-    float doubt = d->origin.no_speech - d->origin.mean_logprob + 0.5f * voiceless;
-    return params->vad && (lg_has_no_letters(e, d) || lg_is_last_resort(&d->origin) ||
-                           (d->copied && !d->origin.accepted) ||
-                           doubt > params->no_speech_threshold - params->logprob_threshold);
+    ju_claim c;
+    c.ms = d->t1_ms - d->t0_ms;
+    c.voice = d->voice;
+    c.around = aw_speech_share(a, ru_recording_ms(&a->at, 0), lg_content_end_ms(a, view));
+    c.no_letters = lg_has_no_letters(e, d);
+    c.copied = d->copied;
+    return params->vad && ju_is_unreliable(params, &d->origin, &c);
 }
 
 /* Whether a segment begins with confirmed words: it is stored whatever is thought of it. */
@@ -29221,52 +29320,6 @@ static float wd_compression(const ru_text *decoding, const en_engine *e, const s
                      : 0.0f;
 }
 
-static int wd_has_logprob_gate(const wnpu_params *params)
-{
-    return params->logprob_threshold > -INFINITY;
-}
-
-/* OpenAI's rule for silence, applied to the decoding that was kept. */
-static int wd_is_silence(const rs_origin *o, const wnpu_params *params)
-{
-    return o->no_speech > params->no_speech_threshold &&
-           !(wd_has_logprob_gate(params) && o->mean_logprob > params->logprob_threshold);
-}
-
-/* Which gates a decoding fails, wnpu_refusal values. Silence fails none, since decoding it again
- * would not be better. */
-static uint32_t wd_refusals(const wnpu_params *p, const rs_origin *o, int loop)
-{
-    uint32_t reasons = loop ? WNPU_REFUSED_LOOP : 0;
-    if (ju_is_compressible(p, o->compression_ratio)) {
-        reasons |= WNPU_REFUSED_COMPRESSION;
-    }
-    if (o->mean_logprob < p->logprob_threshold) {
-        reasons |= WNPU_REFUSED_LOGPROB;
-    }
-    if (p->first_logprob_threshold < 0.0f && o->first_logprob < p->first_logprob_threshold) {
-        reasons |= WNPU_REFUSED_FIRST_TOKEN;
-    }
-    return wd_has_logprob_gate(p) && o->no_speech > p->no_speech_threshold &&
-           o->mean_logprob < p->logprob_threshold ? 0 : reasons;
-}
-
-/* Whether a rejected decoding is better than the one kept before: no loop before loop, text that
- * does not repeat itself before text that does, then the higher mean log-probability. */
-static int wd_is_better(const wnpu_params *params, const ru_reading *now, const ru_reading *old)
-{
-    int loop = now->text->loop > 0, old_loop = old->text->loop > 0;
-    int repeats = ju_is_compressible(params, now->origin.compression_ratio);
-    int old_repeats = ju_is_compressible(params, old->origin.compression_ratio);
-    if (loop != old_loop) {
-        return loop < old_loop;
-    }
-    if (repeats != old_repeats) {
-        return repeats < old_repeats;
-    }
-    return now->origin.mean_logprob > old->origin.mean_logprob;
-}
-
 /* The last timestamp among the first n tokens, or t0. */
 static int32_t wd_last_timestamp(const se_hypothesis *h, size_t n, int32_t t0)
 {
@@ -29490,27 +29543,18 @@ static int wd_is_empty(const ru_audio *a, const wnpu_params *params, const en_en
     const int64_t base = ru_recording_ms(&a->at, 0), end = lg_content_end_ms(a, &reading->view);
     return params->vad && ju_is_enough(JU_A_GAP, aw_speech_ms(a, base, end)) &&
            (!wd_has_text(e, reading->text->tokens, 0, reading->text->n) ||
-            wd_is_silence(&reading->origin, params) ||
+            ju_is_silence(params, &reading->origin) ||
             !wd_is_reliable(a, params, e, reading, end));
 }
 
 /* ---- attempts ---- */
 
-
-/* Whether a decoding passes the gates. A loop after repetition that is in the audio passes: the
- * loop is cut off, and the audio after it is decoded with the next window. */
-static int wd_passes(const se_hypothesis *h, uint32_t reasons)
-{
-    return reasons == 0 || (reasons == WNPU_REFUSED_LOOP && h->confirmed);
-}
-
-
 /* How the text of a reading was decoded. */
-static rs_origin wd_origin(const ru_text *text, const en_engine *e, const ru_reading *reading,
+static ju_origin wd_origin(const ru_text *text, const en_engine *e, const ru_reading *reading,
                            float temperature, const se_prompt *p)
 {
     const se_hypothesis *h = reading->text;
-    rs_origin o;
+    ju_origin o;
     memset(&o, 0, sizeof o);
     o.device = reading->view.device;
     o.mean_logprob = se_mean_logprob(h);
@@ -29581,10 +29625,11 @@ static uint32_t wd_attempt(ru_run *r, const ru_view *v, float temperature, int c
     }
     now.origin.temperature = temperature; /* which the search may have changed */
     wd_count(&r->out.now.stats, &now.cost);
-    reasons = wd_refusals(&r->call.params, &now.origin, text.loop > 0);
-    *passes = wd_passes(&text, reasons) || (r->state.confirmed.n > 0 &&
+    reasons = ju_refusals(&r->call.params, &now.origin, text.loop > 0);
+    *passes = ju_passes(reasons, text.confirmed) || (r->state.confirmed.n > 0 &&
                                             text.n == r->state.confirmed.n);
-    if (attempt == 0 || *passes || wd_is_better(&r->call.params, &now, kept)) {
+    if (attempt == 0 || *passes || ju_is_better(&r->call.params, &now.origin, text.loop > 0,
+                                                &kept->origin, kept->text->loop > 0)) {
         wd_keep(&now, kept);
     }
     return reasons;
@@ -29669,11 +29714,11 @@ static void wd_attempts(ru_run *r, ru_view *v, ru_reading *kept)
             continue;
         }
         temperature = p->temperature + (float)++steps * p->temperature_step;
-        if (p->temperature_step > 0.0f && temperature > 1.0f + 1e-6f && context) {
+        if (context && ju_has_fallback(p) && ju_is_too_hot(p, temperature)) {
             context = 0;
             last = 1;
             temperature = p->temperature;
-        } else if (!(p->temperature_step > 0.0f) || temperature > 1.0f + 1e-6f || last) {
+        } else if (last || ju_is_too_hot(p, temperature)) {
             break;
         }
     }
@@ -29689,8 +29734,7 @@ static void wd_attempts(ru_run *r, ru_view *v, ru_reading *kept)
 static void wd_update_context(ru_state *s, const ru_context *context, const en_engine *e,
                               const wnpu_params *params, const ru_reading *reading, size_t taken)
 {
-    if (!params->condition_on_previous || !reading->origin.accepted ||
-        reading->origin.temperature >= LG_CONTEXT_TEMPERATURE) {
+    if (!params->condition_on_previous || !ju_is_context(&reading->origin)) {
         s->n_previous = 0;
         return;
     }
@@ -29735,7 +29779,7 @@ static void wd_keep_confirmed(const ru_confirmed *c, const ru_audio *a, const wn
         return;
     }
     h->loop = h->loop > 0 && h->loop < c->n ? c->n : h->loop;
-    if (h->n > c->n && (wd_is_silence(&reading->origin, params) ||
+    if (h->n > c->n && (ju_is_silence(params, &reading->origin) ||
                         !wd_is_reliable(a, params, e, reading,
                                         lg_content_end_ms(a, &reading->view)))) {
         h->n = c->n;
@@ -29952,7 +29996,7 @@ static int wd_is_credible(const ru_audio *a, const wnpu_params *params, const en
                           const ru_reading *reading, int64_t end_ms)
 {
     return reading->text->n > reading->view.n_given &&
-           wd_refusals(params, &reading->origin, 0) == 0 &&
+           ju_refusals(params, &reading->origin, 0) == 0 &&
            wd_is_reliable(a, params, e, reading, end_ms);
 }
 
@@ -30199,7 +30243,7 @@ static ru_outcome wd_decode(ru_run *r, ru_view *v, size_t *used)
     }
     wd_keep_confirmed(&r->state.confirmed, &r->audio, &r->call.params, &r->engine, &reading);
     r->work.n_final = reading.text->n;
-    if (wd_is_silence(&reading.origin, &r->call.params) && r->state.confirmed.n == 0) {
+    if (ju_is_silence(&r->call.params, &reading.origin) && r->state.confirmed.n == 0) {
         r->out.now.stats.silent++;
         status = lg_finish_window(&r->out, &r->audio, &r->call, &r->work, 1, used);
         wd_end_text(&r->pieces, &r->call, &r->out.store, first, status);
@@ -31479,7 +31523,7 @@ static void wi_set_choice_text(const ru_text *text, const lr_trie *t, const ru_p
                                const en_engine *e, const se_choice *c, ru_reading *reading)
 {
     se_hypothesis *h = reading->text = text->hypothesis;
-    rs_origin *o = &reading->origin;
+    ju_origin *o = &reading->origin;
     uint32_t at;
     memset(h, 0, sizeof *h);
     h->n = c->phrase[0] >= 0 ? t->nodes[c->node].depth : 0;
@@ -31922,7 +31966,7 @@ static void tt_decode(ru_run *r, ru_view *v, int complete)
         se_hypothesis *h = reading.text;
         h->n = tt_length(&e->model->vocab, h, v->content);
         h->n = wd_before_loop(&e->model->vocab, h);
-        h->n = h->no_speech > r->call.params.no_speech_threshold ? 0 : h->n;
+        h->n = ju_is_no_speech(&r->call.params, h->no_speech) ? 0 : h->n;
         tt_join(&r->tentative, e, &r->call.params, &reading);
         tt_show(&r->tentative, complete);
     }
