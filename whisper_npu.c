@@ -259,6 +259,7 @@ WNPU_INLINE size_t er_max(size_t a, size_t b) { return a > b ? a : b; }
 WNPU_INLINE int64_t er_min64(int64_t a, int64_t b) { return a < b ? a : b; }
 WNPU_INLINE int64_t er_max64(int64_t a, int64_t b) { return a > b ? a : b; }
 WNPU_INLINE uint32_t er_min32(uint32_t a, uint32_t b) { return a < b ? a : b; }
+WNPU_INLINE uint32_t er_max32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 /* ---- sizes of structures ----
  * One rule for every public structure. Its user's may be shorter than ours, of an older header, or
@@ -16634,6 +16635,139 @@ static int ju_is_unreliable(const wnpu_params *p, const ju_origin *o, const ju_c
            doubt > p->no_speech_threshold - p->logprob_threshold;
 }
 
+/* ---- is it stable? ----
+ * Text of an open window changes when more is heard. With commit_step_ms a word is final when
+ * enough sound has followed it: less if the decoding before said it as well, since such words
+ * change least, and more if it is improbable, since such words change most. What follows an
+ * improbable word decides what that was (L7). Without, words are shown when two decodings in a row
+ * agree on them, and withdrawn when two in a row differ; former tokens that are far from the end
+ * stay although others are a little more probable, because all words behind them would change (L3,
+ * L5).
+ *
+ * Not merged: words that were agreed may be final before hold_ms, at which improbable words are
+ * shown only; a word is shown as long as it is said, but is final once. */
+#define JU_CERTAIN 0.9f         /* probability of words that are shown as soon as they are said */
+#define JU_IMPROBABLE 0.5f      /* and of those that wait for longest, */
+#define JU_FOLLOW 2u            /* and for so many agreed words behind them, */
+#define JU_ALONE_MS 1600        /* but no longer than this: nothing may follow a phrase */
+#define JU_MARGIN 2.0f          /* a former token stays if its logit is below the best by this, */
+#define JU_RECENT_TOKENS 20u    /* unless it is one of this many last ones */
+
+/* How long words wait, in fifths of hold_ms: those that were said before, and others. */
+static const int32_t ju_fifths[3][2] = {
+    {3, 5},  /* certain words */
+    {3, 10}, /* others */
+    {8, 15}  /* improbable ones */
+};
+
+/* A word of an open window. */
+typedef struct ju_word {
+    float probability;
+    int agreed;         /* the decoding before gave it as well */
+    size_t followers;   /* agreed words right behind it */
+    int64_t rest_ms;    /* sound behind its end */
+} ju_word;
+
+/* How long before the end of the sound a word has to end to be settled. */
+static int64_t ju_hold_ms(const ju_word *w, int32_t hold_ms)
+{
+    size_t row = (size_t)(w->probability < JU_CERTAIN) + (size_t)(w->probability < JU_IMPROBABLE);
+    return hold_ms * ju_fifths[row][!w->agreed] / 5;
+}
+
+/* The longest time that a word waits for. */
+static int64_t ju_longest_ms(int32_t hold_ms)
+{
+    return er_max64(hold_ms * ju_fifths[2][1] / 5, JU_ALONE_MS);
+}
+
+/* Whether a word may be final: with `follow` agreed words behind it, or when it was long alone. */
+static int ju_is_settled(const ju_word *w, int32_t hold_ms, size_t follow)
+{
+    follow = w->probability < JU_IMPROBABLE ? er_max(follow, JU_FOLLOW) : follow;
+    return w->rest_ms >= ju_hold_ms(w, hold_ms) &&
+           (w->followers >= follow || w->rest_ms >= JU_ALONE_MS);
+}
+
+/* Whether a word that has not been shown yet is; late_ms: sound behind its end, less hold_ms. */
+static int ju_is_shown(float probability, int64_t late_ms)
+{
+    return probability >= JU_CERTAIN || late_ms >= 0;
+}
+
+/* Whether token i of a former text of n tokens stays, by its logit and the best one. */
+static int ju_stays(float logit, float best, size_t i, size_t n)
+{
+    return logit >= best - (i + JU_RECENT_TOKENS < n ? JU_MARGIN : 0.0f);
+}
+
+/* Text in bytes. */
+typedef struct ju_text {
+    const char *text;
+    size_t n;
+} ju_text;
+
+/* Length of the word at the beginning of a text, with the space before it; each character of
+ * scripts without spaces is one. *bare gets the length without punctuation after it. */
+static size_t ju_first_word(const char *text, size_t n, size_t *bare)
+{
+    size_t i = n > 0;
+    while (i < n && text[i] != ' ' && ((unsigned char)text[i] < 0xe0 ||
+           (unsigned char)text[i] == 0xe2)) { /* dashes and quotation marks */
+        i++;
+    }
+    for (*bare = i; *bare > 1 && memchr(".,!?;:-", text[*bare - 1], 7) != NULL; --*bare) {
+    }
+    return i;
+}
+
+/* Bytes of the first words of a that are also those of b, except for punctuation after a word. */
+static size_t ju_agreed(ju_text a, ju_text b)
+{
+    size_t i = 0, k = 0, bare_a, bare_b, word_a, word_b;
+    while (i < a.n && k < b.n) {
+        word_a = ju_first_word(a.text + i, a.n - i, &bare_a);
+        word_b = ju_first_word(b.text + k, b.n - k, &bare_b);
+        if (bare_a != bare_b || memcmp(a.text + i, b.text + k, bare_a) != 0) {
+            break;
+        }
+        i += word_a;
+        k += word_b;
+    }
+    return i;
+}
+
+/* A text without its last word. */
+static ju_text ju_but_last(ju_text t)
+{
+    size_t i, bare, word = 0;
+    for (i = 0; i < t.n; i += word) {
+        word = ju_first_word(t.text + i, t.n - i, &bare);
+    }
+    t.n -= word;
+    return t;
+}
+
+/* What is shown after a decoding: what the latest two texts agree on, unless one of them confirms a
+ * longer part of what is shown: then that part. complete: the audio goes on behind the latest, so
+ * its last word is whole, and what it adds to the shown text need not be confirmed. *likely gets
+ * the bytes of it that are not new. */
+static ju_text ju_show(ju_text shown, ju_text latest, ju_text former, int complete, size_t *likely)
+{
+    ju_text next = complete ? latest : ju_but_last(latest), kept = shown;
+    size_t now = ju_agreed(shown, latest), before = ju_agreed(shown, former);
+    kept.n = er_max(now, before);
+    if (!complete || now != shown.n) {
+        next.n = ju_agreed(next, former);
+    }
+    if (ju_agreed(kept, next) == kept.n) {
+        *likely = ju_agreed(next, shown);
+        return next;
+    }
+    *likely = ju_agreed(kept, next);
+    return kept;
+}
+
 /* ======================================================================
  * 17. se_  search and zl_ compressed size of text
  *
@@ -17901,15 +18035,14 @@ static se_filter se_set_filter(se_search *s, const se_filter *filter)
 typedef struct se_former {
     const int32_t *tokens;  /* [n], fewer than SE_MAX_TOKENS */
     size_t n;
-    size_t n_firm;          /* so many of them, the first, are kept if their logits are below the */
-    float margin;           /* best by this; later ones have to be the best */
+    size_t total;           /* tokens that the text had, of which these are the first */
 } se_former;
 
 static int se_holds(const se_search *s, const se_former *f, const float *logits, size_t at)
 {
     size_t vocab = (size_t)s->rules->vocab->n_vocab;
-    float margin = at < f->n_firm ? f->margin : 0.0f;
-    return logits[f->tokens[at]] >= logits[s->rules->op->argmax(logits, vocab)] - margin;
+    return ju_stays(logits[f->tokens[at]], logits[s->rules->op->argmax(logits, vocab)], at,
+                    f->total);
 }
 
 /* Feeds former text after a prompt, and returns how many of its tokens are still those that greedy
@@ -28887,11 +29020,6 @@ static int lg_finish_join(ru_results *out, ru_call *call, int status)
 #define WD_SCROLL_FRAMES 2000u /* windows of this length end behind a confirmed word */
 #define WD_LATE_FRAMES 2600u   /* up to this length, so many confirmed words follow it */
 #define WD_KEPT_WORDS 2u
-#define WD_CERTAIN 0.9f        /* probability of words that are shown as soon as they are said, */
-#define WD_IMPROBABLE 0.5f     /* and of those that wait for longest, see wd_hold_ms() */
-#define WD_MOST_HOLDS 3        /* in multiples of hold_ms */
-#define WD_FOLLOW 2u           /* improbable words wait for so many agreed words behind them, */
-#define WD_ALONE_MS 1600       /* but no longer than this: nothing may follow a phrase */
 #define WD_CONFIRMED 1u        /* of wd_decode_point() */
 #define WD_NO_TEXT 2u
 
@@ -29815,33 +29943,20 @@ static int wd_is_agreed(const ru_confirmed *c, const al_aligner *a, const se_hyp
                                       (end - first) * sizeof h->tokens[0]) == 0;
 }
 
-/* How long before the end of the sound an aligned word has to end to be confirmed. Words on which
- * two decodings in a row agree change least when more is heard, improbable words most often. */
-static int64_t wd_hold_ms(const wnpu_params *params, const al_word *w, int agreed)
+/* Describes aligned word i when the sound until end_ms is known. */
+static ju_word wd_word(const ru_confirmed *c, const al_aligner *a, const se_hypothesis *h, size_t i,
+                       int64_t end_ms)
 {
-    if (agreed) {
-        return params->hold_ms * (w->probability < WD_IMPROBABLE ? 8 : 3) / 5;
-    }
-    return params->hold_ms * (w->probability >= WD_CERTAIN      ? 1
-                              : w->probability >= WD_IMPROBABLE ? 2
-                                                                : WD_MOST_HOLDS);
-}
-
-/* Whether word i may be confirmed when the sound until end_ms is known: it ends hold_ms before, and
- * `follow` words behind it were said twice in a row, or it has been alone for long. What follows an
- * improbable word decides what that was. */
-static int wd_is_settled(const ru_confirmed *c, const al_aligner *a, const wnpu_params *params,
-                         const se_hypothesis *h, size_t i, size_t follow, int64_t end_ms)
-{
-    const al_word *w = &a->words[i];
+    ju_word w;
     size_t k = i + 1;
-    int64_t rest = end_ms - w->t1_ms;
-    follow = w->probability < WD_IMPROBABLE ? er_max(follow, WD_FOLLOW) : follow;
-    while (k < a->n_words && k - i <= follow && wd_is_agreed(c, a, h, &a->words[k])) {
+    while (k < a->n_words && wd_is_agreed(c, a, h, &a->words[k])) {
         k++;
     }
-    return rest >= wd_hold_ms(params, w, wd_is_agreed(c, a, h, w)) &&
-           (k - i > follow || rest >= WD_ALONE_MS);
+    w.probability = a->words[i].probability;
+    w.agreed = wd_is_agreed(c, a, h, &a->words[i]);
+    w.followers = k - i - 1;
+    w.rest_ms = end_ms - a->words[i].t1_ms;
+    return w;
 }
 
 /* Number of the words of a hypothesis, from its first on, that are settled, confirmed ones
@@ -29852,12 +29967,23 @@ static size_t wd_settled(const ru_confirmed *c, const al_aligner *a, const wnpu_
     size_t i;
     for (i = 0; i < a->n_words; i++) {
         const al_word *w = &a->words[i];
+        const ju_word word = wd_word(c, a, h, i, end_ms);
         if (a->from[w->first + w->n - 1] + 1u > c->n &&
-            !wd_is_settled(c, a, params, h, i, follow, end_ms)) {
+            !ju_is_settled(&word, params->hold_ms, follow)) {
             break;
         }
     }
     return i;
+}
+
+/* Tokens that two decodings in a row have at their beginning. */
+static size_t wd_common(const ru_confirmed *c, const se_hypothesis *h)
+{
+    size_t n = 0;
+    while (n < h->n && n < c->n_said && h->tokens[n] == c->tokens[n]) {
+        n++;
+    }
+    return n;
 }
 
 /* Number of tokens of an aligned hypothesis that are shown as tentative text: n confirmed ones, and
@@ -29866,16 +29992,12 @@ static size_t wd_settled(const ru_confirmed *c, const al_aligner *a, const wnpu_
 static uint32_t wd_shown(const ru_confirmed *c, const al_aligner *a, const se_hypothesis *h,
                          int64_t until_ms, uint32_t n)
 {
-    uint32_t kept = 0;
+    const uint32_t kept = er_max32(er_min32((uint32_t)wd_common(c, h), c->n_shown), n);
     size_t i;
-    while (kept < c->n_shown && kept < h->n && c->tokens[kept] == h->tokens[kept]) {
-        kept++;
-    }
-    kept = kept > n ? kept : n;
     for (i = 0; i < a->n_words; i++) {
         const al_word *w = &a->words[i];
         const uint32_t next = a->from[w->first + w->n - 1] + 1;
-        if (next > kept && w->probability < WD_CERTAIN && w->t1_ms > until_ms) {
+        if (next > kept && !ju_is_shown(w->probability, until_ms - w->t1_ms)) {
             break;
         }
         n = next > n ? next : n;
@@ -29998,16 +30120,6 @@ static int wd_is_credible(const ru_audio *a, const wnpu_params *params, const en
     return reading->text->n > reading->view.n_given &&
            ju_refusals(params, &reading->origin, 0) == 0 &&
            wd_is_reliable(a, params, e, reading, end_ms);
-}
-
-/* Tokens that two decodings in a row have at their beginning. */
-static size_t wd_common(const ru_confirmed *c, const se_hypothesis *h)
-{
-    size_t n = 0;
-    while (n < h->n && n < c->n_said && h->tokens[n] == c->tokens[n]) {
-        n++;
-    }
-    return n;
 }
 
 /* Cuts a reading to its first n tokens, and judges them alone. */
@@ -30563,7 +30675,8 @@ static ru_outcome wi_confirm(ru_run *r, size_t *used)
     const int64_t at = aw_next_point_ms(&r->audio, &r->state.confirmed, params);
     const size_t content = (size_t)(at - ru_recording_ms(&r->audio.at, 0)) / 10u;
     const int skip = wi_skips_point(&r->state, &r->work, &r->audio, params, at);
-    int64_t from = at - params->commit_step_ms - params->hold_ms;
+    const int64_t wait_ms = wd_waits(&r->state.confirmed, &r->engine)
+                                ? ju_longest_ms(params->hold_ms) : params->hold_ms;
     ru_view view = wd_view(r, 0, content);
     ru_reading reading;
     ru_confirmed next = r->state.confirmed;
@@ -30571,10 +30684,8 @@ static ru_outcome wi_confirm(ru_run *r, size_t *used)
     int is_long, no_text, spoken;
     *used = 0;
     next.point_ms = at;
-    if (wd_waits(&r->state.confirmed, &r->engine)) {
-        from -= er_max64((WD_MOST_HOLDS - 1) * params->hold_ms, WD_ALONE_MS - params->hold_ms);
-    }
-    spoken = aw_speech_steps_in(&r->audio, from, at, 0, UINT64_MAX) > 0;
+    spoken = aw_speech_steps_in(&r->audio, at - params->commit_step_ms - wait_ms, at, 0,
+                                UINT64_MAX) > 0;
     if (spoken && !skip) {
         ru_cost cost = {0};
         double since;
@@ -31706,11 +31817,9 @@ static void wi_start(ru_run *r)
  *  is long enough to end the window, the window is decoded as it will be
  *  if the pause lasts: then its text is ready when its end is certain.
  *
- *  Words are shown when two decodings in a row agree on them, and withdrawn
- *  when two in a row differ from them. What a decoding adds in a pause is
- *  shown at once, because nothing of it can be cut. Tokens far from the end
- *  are kept although others are slightly more probable, because changing
- *  them would withdraw all words behind them.
+ *  What is shown of the latest decodings is what ju_show() calls stable. What
+ *  a decoding adds in a pause is shown at once, because nothing of it can be
+ *  cut.
  * ====================================================================== */
 #define TT_DEFAULT_MS 500       /* step_ms and hangover_ms */
 #define TT_BREAK 2.5            /* least time between two decodings, in times of the last one */
@@ -31718,8 +31827,6 @@ static void wi_start(ru_run *r)
 #define TT_MARGIN_MS 10000u     /* encoded after the content */
 #define TT_SMALL 4u             /* models with this many layers repeat themselves with fewer */
 #define TT_TOKENS_PER_S 12      /* most tokens per second of content */
-#define TT_HOLD 2.0f            /* a former token is kept if its logit is below the best by this, */
-#define TT_RECENT 20u          /* unless it is one of this many last ones */
 #define TT_ONSET_STEPS 5u       /* steps with voice that begin an utterance */
 
 /* Checks options of a live run. */
@@ -31812,36 +31919,6 @@ static void tt_report_utterance(ru_live *l, uint32_t *events)
 
 /* ---- text ---- */
 
-/* Length of the word at the beginning of a text, with the space before it; each character of
- * scripts without spaces is one. *bare gets the length without punctuation after it. */
-static size_t tt_word(const char *text, size_t n, size_t *bare)
-{
-    size_t i = n > 0;
-    while (i < n && text[i] != ' ' && ((unsigned char)text[i] < 0xe0 ||
-           (unsigned char)text[i] == 0xe2)) { /* dashes and quotation marks */
-        i++;
-    }
-    for (*bare = i; *bare > 1 && memchr(".,!?;:-", text[*bare - 1], 7) != NULL; --*bare) {
-    }
-    return i;
-}
-
-/* Bytes of the first words of a that are also those of b, except for punctuation after a word. */
-static size_t tt_agreed(const char *a, size_t n_a, const char *b, size_t n_b)
-{
-    size_t i = 0, k = 0, bare_a, bare_b, word_a, word_b;
-    while (i < n_a && k < n_b) {
-        word_a = tt_word(a + i, n_a - i, &bare_a);
-        word_b = tt_word(b + k, n_b - k, &bare_b);
-        if (bare_a != bare_b || memcmp(a + i, b + k, bare_a) != 0) {
-            break;
-        }
-        i += word_a;
-        k += word_b;
-    }
-    return i;
-}
-
 /* Makes the text of tokens the latest. */
 static void tt_set_latest(int32_t language, ru_tentative *t, const en_engine *e,
                           const wnpu_params *params, const int32_t *tokens, size_t n_tokens)
@@ -31871,37 +31948,17 @@ static void tt_join(ru_tentative *t, const en_engine *e, const wnpu_params *para
     memcpy(t->tokens, h->tokens, h->n * sizeof(int32_t));
 }
 
-/* Length of a text without its last word. */
-static size_t tt_but_last(const char *text, size_t n)
-{
-    size_t i, bare, word = 0;
-    for (i = 0; i < n; i += word) {
-        word = tt_word(text + i, n - i, &bare);
-    }
-    return n - word;
-}
-
-/* Shows what the latest two hypotheses agree on, unless one of them confirms a longer part of what
- * is shown: then that part. complete: the audio goes on behind the latest, so its last word is
- * whole, and what it adds to the shown text need not be confirmed. */
+/* Shows what is stable of the latest text, see ju_show(). */
 static void tt_show(ru_tentative *t, int complete)
 {
-    size_t n = complete ? t->n_latest : tt_but_last(t->latest, t->n_latest);
-    size_t now = tt_agreed(t->text, t->length, t->latest, t->n_latest);
-    size_t before = tt_agreed(t->text, t->length, t->former, t->n_former);
-    size_t kept = now > before ? now : before;
-    n = complete && now == t->length ? n : tt_agreed(t->latest, n, t->former, t->n_former);
-    if (tt_agreed(t->text, kept, t->latest, n) == kept) {
-        tt_set_text(t, t->latest, n, tt_agreed(t->latest, n, t->text, t->length));
-    } else {
-        tt_set_text(t, t->text, kept, tt_agreed(t->text, kept, t->latest, n));
-    }
+    const ju_text shown = {t->text, t->length}, latest = {t->latest, t->n_latest};
+    const ju_text former = {t->former, t->n_former};
+    size_t likely;
+    ju_text next = ju_show(shown, latest, former, complete, &likely);
+    tt_set_text(t, next.text, next.n, likely);
 }
 
 /* ---- decoding ---- */
-
-
-
 
 /* Tokens up to the first timestamp at the end of the content: what follows is invented. */
 static size_t tt_length(const tk_vocab *v, const se_hypothesis *h, size_t content)
@@ -31930,8 +31987,7 @@ static void tt_read(ru_run *r, const ru_view *v, ru_reading *out)
         room = room - 1 < o.max_tokens ? room - 1 : o.max_tokens;
         former.tokens = r->tentative.tokens;
         former.n = er_min(r->tentative.n, room > 1 ? room - 1 : 0);
-        former.n_firm = r->tentative.n > TT_RECENT ? r->tentative.n - TT_RECENT : 0;
-        former.margin = TT_HOLD;
+        former.total = r->tentative.n;
         n = se_verify(&r->text.search, &p, &former);
         memcpy(r->context.prompt + p.n, r->tentative.tokens, n * sizeof(int32_t));
         p.n += n;

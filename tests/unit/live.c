@@ -213,9 +213,10 @@ static void words_that_wait(void)
     al_word word = {0, 2, 0, 0, 0, 0, 0.0f, 0, 0, 0};
     ru_run *r = calloc(1, sizeof *r);
     se_hypothesis *h = calloc(1, sizeof *h);
-    int64_t ms;
+    ju_word w;
     size_t i;
-    r->call.params.hold_ms = 500;
+    r->text.aligner.words = &word;
+    r->text.aligner.n_words = 1;
     r->text.aligner.from[0] = 1;
     r->text.aligner.from[1] = 2;
     h->tokens[1] = r->state.confirmed.tokens[1] = 6;
@@ -224,9 +225,9 @@ static void words_that_wait(void)
         r->state.confirmed.n_said = of[i].before < 0 ? 2 : 3;
         r->state.confirmed.tokens[2] = of[i].before < 0 ? 7 : of[i].before;
         word.probability = of[i].probability;
-        ms = wd_hold_ms(&r->call.params, &word,
-                        wd_is_agreed(&r->state.confirmed, &r->text.aligner, h, &word));
-        T_CHECK(ms == of[i].ms, "%d: %d ms", (int)i, (int)ms);
+        w = wd_word(&r->state.confirmed, &r->text.aligner, h, 0, 900);
+        T_CHECK(ju_hold_ms(&w, 500) == of[i].ms && w.rest_ms == 900 && w.followers == 0,
+                "%d: %d ms", (int)i, (int)ju_hold_ms(&w, 500));
     }
     free(h);
     free(r);
@@ -252,7 +253,7 @@ static void words_that_are_shown(void)
     size_t i, k;
     r->text.aligner.words = words;
     r->text.aligner.n_words = 3;
-    h->n = 4;
+    h->n = c->n_said = 4;
     for (k = 0; k < 4; k++) { /* a timestamp and three words of a token */
         r->text.aligner.from[k] = (uint32_t)k + 1;
         h->tokens[k] = c->tokens[k] = 5 + (int32_t)k;
