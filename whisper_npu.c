@@ -16300,6 +16300,69 @@ static void lr_boost(const lr_trie *t, const lr_paths *p, float *logits)
  *  parentheses are entries of tests/NOTES.md.
  * ====================================================================== */
 
+/* ---- what is a pause? ----
+ * Time without voice of a length that depends on what follows from it. The detector misses faint
+ * and distorted voices, so where a window ends the pause also has to be quieter than the speech
+ * before it, in each block (L1, S6).
+ *
+ * Not merged: pauses between spans of speech, which are given by pause_ms from JU_SPANS on, are as
+ * quiet as silence, because the audio in them is omitted; shorter ones, and JU_CONFIRMED of any
+ * length, need only be quieter, because no audio is. Words of a window are moved to pauses in its
+ * levels, since the detector is too coarse for them. */
+typedef enum ju_pause {
+    JU_WORDS,     /* words begin and end there */
+    JU_CUT,       /* windows that are decoded together end there, rather than in shorter ones */
+    JU_TURN,      /* another speaker may go on behind it */
+    JU_AHEAD,     /* the window is decoded as it will be if it ends there */
+    JU_NO_WORD,   /* nobody says a word in it */
+    JU_SPANS,     /* it is one between spans of speech, and not between phrases */
+    JU_BEHIND,    /* at the end of a window it is not decoded */
+    JU_NOISE,     /* sound before it, behind speech, is no speech */
+    JU_CONFIRMED, /* ends a window whose words are confirmed before its end */
+    JU_BEFORE     /* at the beginning of a window it is skipped; less is decoded, since the detector
+                     may have missed the first words */
+} ju_pause;
+
+#define JU_WORDS_MS 60
+
+static const int32_t ju_pause_ms[] = {
+    JU_WORDS_MS,
+    200,  /* JU_CUT (S6) */
+    300,  /* JU_TURN */
+    400,  /* JU_AHEAD (L4) */
+    500,  /* JU_NO_WORD */
+    1000, /* JU_SPANS (L1) */
+    1000, /* JU_BEHIND */
+    1001, /* JU_NOISE: more than a second */
+    2000, /* JU_CONFIRMED (L7) */
+    2000  /* JU_BEFORE */
+};
+
+#define JU_SILENCE 32.0 /* power of speech over that of silence: 15 dB */
+#define JU_QUIET 4.0    /* and over that of a pause between phrases: 6 dB */
+#define JU_QUIET_DB 40  /* this far below the loudest frames is silence whatever the noise */
+#define JU_RANGE_DB 20  /* least range of levels in which pauses are found */
+
+static int ju_is_pause(ju_pause what, int64_t ms)
+{
+    return ms >= ju_pause_ms[what];
+}
+
+/* Whether a block of a pause is quiet enough. */
+static int ju_is_quiet(double power, double speech, int between_spans)
+{
+    return !(power * (between_spans ? JU_SILENCE : JU_QUIET) > speech);
+}
+
+/* Level in decibels below which frames are quiet, by the 5th and 95th percentile of a window's
+ * levels; 0: none are. Noise and music have no pauses. */
+static int ju_quiet_level(int low, int high)
+{
+    int limit = low + (high - low) / 4;
+    limit = limit > high - JU_QUIET_DB ? limit : high - JU_QUIET_DB;
+    return high - low >= JU_RANGE_DB ? limit : 0;
+}
+
 /* ---- does the text cover the speech? ----
  * Speech is measured in milliseconds of detected voice, see aw_speech_ms(). How much of it has no
  * text decides whether it is decoded again, or is unresolved in the ledger. The model's timestamps
@@ -18585,12 +18648,8 @@ static size_t zl_size(zl_work *w, const char *text, size_t n)
 #define AL_TASK_FRAMES 128u   /* frames per normalisation task */
 #define AL_MEDIAN_MAX_MS 700  /* limit of the median word duration, see al_median_ms() */
 #define AL_FRAME_MS 10        /* frame of the level analysis */
-#define AL_PAUSE_FRAMES 6u    /* shortest pause */
-#define AL_LONG_PAUSE_MS 500  /* least pause that words are moved out of */
 #define AL_LEAST_MS 60        /* least time of a word there */
-#define AL_MAX_PAUSES (ML_FRAMES / (AL_PAUSE_FRAMES + 1u) + 1u) /* in a window */
-#define AL_QUIET_DB 40        /* below the loudest frames: silence whatever the noise level */
-#define AL_RANGE_DB 20        /* least range of levels in which pauses are detected */
+#define AL_MAX_PAUSES (ML_FRAMES / (JU_WORDS_MS / AL_FRAME_MS + 1u) + 1u) /* in a window */
 /* Attention is near the path from 15 positions before it to 36 after it. */
 #define AL_NEAR_BEFORE 15u
 #define AL_NEAR_AFTER 36u
@@ -19437,23 +19496,19 @@ static int al_level_of(const uint8_t *level, size_t frames, size_t percent)
     return i;
 }
 
-/* Finds pauses in the window's samples: at least AL_PAUSE_FRAMES frames below a threshold between
- * the quiet and the loud levels. Noise and music have none. */
+/* Finds pauses in the window's samples, by a threshold between the quiet and the loud levels. */
 static void al_find_pauses(al_aligner *a, const float *samples, size_t frames)
 {
     uint8_t level[ML_FRAMES] = {0};
     size_t f, begin;
-    int low, high, limit;
+    int limit;
     al_levels(samples, frames, level);
-    low = al_level_of(level, frames, 5);
-    high = al_level_of(level, frames, 95);
-    limit = low + (high - low) / 4;
-    limit = limit > high - AL_QUIET_DB ? limit : high - AL_QUIET_DB;
+    limit = ju_quiet_level(al_level_of(level, frames, 5), al_level_of(level, frames, 95));
     a->n_pauses = 0;
-    for (f = 0; high - low >= AL_RANGE_DB && f < frames; f++) {
+    for (f = 0; f < frames; f++) {
         for (begin = f; f < frames && level[f] < limit; f++) {
         }
-        if (f - begin >= AL_PAUSE_FRAMES) {
+        if (ju_is_pause(JU_WORDS, (int64_t)(f - begin) * AL_FRAME_MS)) {
             a->pauses[a->n_pauses].t0_ms = a->at_ms[0] + (int64_t)begin * AL_FRAME_MS;
             a->pauses[a->n_pauses++].t1_ms = a->at_ms[0] + (int64_t)f * AL_FRAME_MS;
         }
@@ -19489,7 +19544,7 @@ static void al_leave_pause(al_aligner *a, const al_pause *p)
     }
     for (end = first; end < a->n_words && al_is_in_pause(&w[end], p); end++) {
     }
-    if (first == end || p->t1_ms - p->t0_ms < AL_LONG_PAUSE_MS) {
+    if (first == end || !ju_is_pause(JU_NO_WORD, p->t1_ms - p->t0_ms)) {
         return;
     }
     if (end < a->n_words && (first == 0 || w[first - 1].part != w[first].part ||
@@ -26750,7 +26805,6 @@ static int64_t ri_read(void *user, void *buffer, size_t most)
  *  remember which one is nearest to them.
  * ====================================================================== */
 #define VC_LEAST_MS 2000       /* shorter turns say too little of a voice */
-#define VC_PAUSE_MS 300        /* turns within a segment end in pauses between words */
 #define VC_TURNS 1024u         /* max_turns, unless it is given */
 #define VC_MAX_TURNS 4096u
 #define VC_MAX_DIMENSION 2048u
@@ -27435,21 +27489,15 @@ static int64_t ru_end_ms(const ru_place *at)
  *  maximum of the whole file, which is not known while streaming.)
  * ====================================================================== */
 #define AW_BLOCK 8000u         /* samples read between two tests of the cancel flag */
-#define AW_LEVEL_MS 2000       /* of the speech before a pause, to compare its level with */
-#define AW_QUIETER 32.0        /* a pause is silent where it is 15 dB below that, */
-#define AW_BLOCK_MS 100        /* in each block of this length */
-#define AW_TAIL_MS 1000        /* noise of this length behind speech is not speech */
-#define AW_PHRASE_MS 1000      /* shorter pauses are those between phrases: */
-#define AW_PHRASE_QUIETER 4.0  /* 6 dB quieter than the speech, */
-#define AW_PHRASE_AHEAD_MS 200 /* without voice except in their last part */
+#define AW_LEVEL_MS 2000       /* of the speech before a pause, to compare its level with that */
+#define AW_BLOCK_MS 100        /* of each block of this length */
+#define AW_PHRASE_AHEAD_MS 200 /* pauses between phrases are without voice but in their last part */
 #define AW_PHRASE_PAD_MS 300   /* the phrase keeps this much of the pause */
 #define AW_LIVE_LEAST_MS 3000  /* least_ms and pause_ms of live runs without parameters */
 #define AW_LIVE_PAUSE_MS 700
-/* Where words are confirmed, pauses between phrases end windows after this time, */
-#define AW_CONFIRM_LEAST_MS 10000
-#define AW_CONFIRM_PAUSE_MS 2000 /* and those of this length after least_ms */
+#define AW_CONFIRM_LEAST_MS 10000 /* where words are confirmed, pauses shorter than JU_CONFIRMED end
+                                     windows after this time */
 #define AW_CUT_RANGE_MS 10000  /* windows that end in pauses end in their last 10 s */
-#define AW_SHORT_PAUSE_MS 200  /* pauses of this length are preferred to shorter ones */
 
 /* ---- memory ---- */
 
@@ -27630,22 +27678,24 @@ static double aw_power(const ru_audio *a, int64_t t0_ms, int64_t t1_ms)
     return n > 0 ? sum / (double)n : 0.0;
 }
 
-/* Begin of the first silence of at least pause_ms between a span of speech and until_ms, or -1. The
- * detector misses faint and distorted voices, so silence also has to be much quieter than the
- * speech, in each block. */
+/* Level of the speech from from_ms to t0_ms, where a pause begins. */
+static double aw_level(const ru_audio *a, int64_t from_ms, int64_t t0_ms)
+{
+    return aw_power(a, er_max64(t0_ms - AW_LEVEL_MS, from_ms), t0_ms);
+}
+
+/* Begin of the first silence of at least pause_ms between a span of speech and until_ms, or -1. */
 static int64_t aw_find_silence(const ru_audio *a, const wnpu_speech_span *speech, int64_t until_ms,
                                int64_t pause_ms)
 {
-    int64_t from = speech->t1_ms - AW_LEVEL_MS > speech->t0_ms ? speech->t1_ms - AW_LEVEL_MS
-                                                               : speech->t0_ms;
     int64_t begin = speech->t1_ms, at, end;
-    double level = until_ms - begin >= pause_ms ? aw_power(a, from, begin) : 0.0;
+    double level = until_ms - begin >= pause_ms ? aw_level(a, speech->t0_ms, begin) : 0.0;
     for (at = begin; until_ms - begin >= pause_ms; at = end) {
         end = at + AW_BLOCK_MS < until_ms ? at + AW_BLOCK_MS : until_ms;
-        if (aw_power(a, at, end) * AW_QUIETER > level) {
+        if (!ju_is_quiet(aw_power(a, at, end), level, 1)) {
             begin = end;
         } else if (end - begin >= pause_ms) {
-            return begin - speech->t1_ms > AW_TAIL_MS ? begin : speech->t1_ms;
+            return ju_is_pause(JU_NOISE, begin - speech->t1_ms) ? begin : speech->t1_ms;
         }
     }
     return -1;
@@ -27675,16 +27725,14 @@ static int64_t aw_find_pause(const ru_audio *a, size_t i, int64_t from_ms, int64
     return -1;
 }
 
-/* Whether each block of t0_ms..t1_ms is AW_PHRASE_QUIETER than the speech from from_ms to t0_ms. */
+/* Whether each block of t0_ms..t1_ms is quieter than the speech from from_ms to t0_ms. */
 static int aw_is_quiet(const ru_audio *a, int64_t from_ms, int64_t t0_ms, int64_t t1_ms)
 {
-    double level;
+    const double level = aw_level(a, from_ms, t0_ms);
     int64_t at, end;
-    from_ms = t0_ms - AW_LEVEL_MS > from_ms ? t0_ms - AW_LEVEL_MS : from_ms;
-    level = aw_power(a, from_ms, t0_ms);
     for (at = t0_ms; at < t1_ms; at = end) {
         end = at + AW_BLOCK_MS < t1_ms ? at + AW_BLOCK_MS : t1_ms;
-        if (aw_power(a, at, end) * AW_PHRASE_QUIETER > level) {
+        if (!ju_is_quiet(aw_power(a, at, end), level, 0)) {
             return 0;
         }
     }
@@ -27694,7 +27742,7 @@ static int aw_is_quiet(const ru_audio *a, int64_t from_ms, int64_t t0_ms, int64_
 /* How much of a pause between phrases belongs to the window before it. */
 static int64_t aw_phrase_pad(int64_t pause_ms)
 {
-    int64_t pad = pause_ms / 2 < AW_PHRASE_PAD_MS ? pause_ms / 2 : AW_PHRASE_PAD_MS;
+    int64_t pad = er_min64(pause_ms / 2, AW_PHRASE_PAD_MS);
     return pad / VA_STEP_MS * VA_STEP_MS;
 }
 
@@ -27939,7 +27987,7 @@ static int64_t aw_first_phrase_end(const ru_audio *a, const wnpu_params *params,
 {
     int64_t least = params->least_ms, pause = params->pause_ms, begin, other = -1;
     if (params->commit_step_ms > 0) {
-        other = aw_find_phrase_end(a, base_ms, base_ms + least, to_ms, AW_CONFIRM_PAUSE_MS);
+        other = aw_find_phrase_end(a, base_ms, base_ms + least, to_ms, ju_pause_ms[JU_CONFIRMED]);
         least = er_max64(least, AW_CONFIRM_LEAST_MS);
     }
     begin = aw_find_phrase_end(a, base_ms, base_ms + least, to_ms, pause);
@@ -27954,7 +28002,7 @@ static int64_t aw_first_pause_ms(const ru_audio *a, const wnpu_params *params, s
     int64_t base = ru_recording_ms(&a->at, 0), from = base + params->least_ms;
     int64_t to = ru_recording_ms(&a->at, (int64_t)aw_frames(&a->at) * 10);
     int64_t pause = params->pause_ms;
-    if (params->vad && pause < AW_PHRASE_MS) {
+    if (params->vad && !ju_is_pause(JU_SPANS, pause)) {
         return aw_first_phrase_end(a, params, base, to);
     }
     return params->vad ? aw_find_pause(a, i, from, to, pause) : -1;
@@ -27968,14 +28016,15 @@ static int aw_ends_in_pause(const ru_audio *a, const wnpu_params *params, const 
 }
 
 /* The step in first..end-1 at which to end a window: the middle of the last pause of at least
- * AW_SHORT_PAUSE_MS, otherwise of the longest pause. */
+ * JU_CUT, otherwise of the longest pause. */
 static uint64_t aw_find_cut(const ru_audio *a, uint64_t first, uint64_t end)
 {
     uint64_t at = end, longest = 0, begin, i;
     for (i = begin = first; i < end; i++) {
         if (va_speech_steps(&a->voice, i, i + 1) > 0) {
             begin = i + 1;
-        } else if (i + 1 - begin >= longest || i + 1 - begin >= AW_SHORT_PAUSE_MS / VA_STEP_MS) {
+        } else if (i + 1 - begin >= longest ||
+                   ju_is_pause(JU_CUT, (int64_t)(i + 1 - begin) * VA_STEP_MS)) {
             longest = i + 1 - begin;
             at = begin + longest / 2;
         }
@@ -28199,9 +28248,6 @@ static size_t aw_window_frames(ru_audio *a, const wnpu_params *params, size_t fr
  * ====================================================================== */
 #define LG_STEP_MS 20          /* between two timestamps */
 #define LG_FRAMES_PER_STEP 2u  /* mel frames in it */
-#define LG_LEADING_SILENCE_MS 2000 /* skip this much silence at the beginning of a window; less is
-                                      decoded, since the detector may have missed the first words */
-#define LG_TRAILING_SILENCE_MS 1000 /* omit this much silence after the last speech of a window */
 #define LG_FEW_TOKENS 2u       /* tokens whose places may be wrong */
 
 /* ---- the ledger ---- */
@@ -28479,7 +28525,7 @@ static void lg_take_turns(vc_voices *voices, const rs_store *store, const ru_aud
     }
     begin = end = s.t0_ms;
     for (i = 0; rs_get_word(store, segment, i, &w) == WNPU_OK; i++) {
-        if (i > 0 && w.t0_ms - end >= VC_PAUSE_MS && end - begin >= VC_LEAST_MS &&
+        if (i > 0 && ju_is_pause(JU_TURN, w.t0_ms - end) && end - begin >= VC_LEAST_MS &&
             s.t1_ms - w.t0_ms >= VC_LEAST_MS) {
             vc_add(voices, segment, first, lg_get_vector(voices, a, params, begin, end));
             first = i;
@@ -28824,7 +28870,7 @@ static int lg_add_segments(ru_run *r, const ru_reading *reading, size_t frames, 
 static size_t lg_leading_silence(const ru_audio *a, const ru_confirmed *confirmed)
 {
     int64_t base = ru_recording_ms(&a->at, 0), silent = aw_next_speech_ms(a, base) - base;
-    return silent >= LG_LEADING_SILENCE_MS && confirmed->n == 0 ? (size_t)silent / 10u : 0;
+    return ju_is_pause(JU_BEFORE, silent) && confirmed->n == 0 ? (size_t)silent / 10u : 0;
 }
 
 /* Returns how many frames without speech to skip at the beginning of the window. If 0, sets
@@ -28851,7 +28897,7 @@ static size_t lg_skip_silence(ru_audio *a, const ru_confirmed *confirmed, const 
     if (a->at.limit_ms >= 0 && a->at.limit_ms < last) {
         last = a->at.limit_ms;
     }
-    if (last > base && (known - last >= LG_TRAILING_SILENCE_MS || last == a->at.limit_ms)) {
+    if (last > base && (ju_is_pause(JU_BEHIND, known - last) || last == a->at.limit_ms)) {
         *content = (size_t)(last - base + 9) / 10u;
     }
     return 0;
@@ -30901,8 +30947,8 @@ static int wi_check_parts(const ru_audio *a, const en_engine *e, ru_call *call)
     const wnpu_params *p = &call->params;
     const char *why =
         !p->vad ? "without vad there are no pauses to divide it at"
-        : p->pause_ms < AW_PHRASE_MS ? "pauses below 1000 ms depend on where the window begins; "
-                                       "set pause_ms"
+        : !ju_is_pause(JU_SPANS, p->pause_ms)
+            ? "pauses below 1000 ms depend on where the window begins; set pause_ms"
         : p->condition_on_previous ? "condition_on_previous makes a text depend on the one before"
         : p->language < 0 && e->model->vocab.multilingual
             ? "the language of a part may be another one; set it"
@@ -31823,7 +31869,6 @@ static void wi_start(ru_run *r)
  * ====================================================================== */
 #define TT_DEFAULT_MS 500       /* step_ms and hangover_ms */
 #define TT_BREAK 2.5            /* least time between two decodings, in times of the last one */
-#define TT_PAUSE_MS 400         /* after this much silence the window is decoded as if it ended */
 #define TT_MARGIN_MS 10000u     /* encoded after the content */
 #define TT_SMALL 4u             /* models with this many layers repeat themselves with fewer */
 #define TT_TOKENS_PER_S 12      /* most tokens per second of content */
@@ -32073,12 +32118,13 @@ static size_t tt_find_end(const ru_audio *a, const wnpu_params *params, const np
     int64_t base = ru_recording_ms(&a->at, 0), from = base + params->least_ms, at, pause;
     int64_t to = ru_recording_ms(&a->at, (int64_t)aw_frames(&a->at) * 10);
     pause = params->pause_ms;
-    if (pause >= AW_PHRASE_MS || pause <= TT_PAUSE_MS || aw_cuts_windows(a, params) ||
+    if (ju_is_pause(JU_SPANS, pause) || pause <= ju_pause_ms[JU_AHEAD] ||
+        aw_cuts_windows(a, params) ||
         b->accel != NULL || wd_needs_language(language, e, params)) {
         return 0;
     }
     from = from > voice_end_ms ? from : voice_end_ms;
-    at = aw_find_phrase_end(a, base, from, to, TT_PAUSE_MS);
+    at = aw_find_phrase_end(a, base, from, to, ju_pause_ms[JU_AHEAD]);
     return at >= 0 ? (size_t)(at + aw_phrase_pad(pause) - base) / 10u : 0;
 }
 
@@ -32157,7 +32203,7 @@ static int tt_update(ru_run *r)
     ru_tentative *t = &r->tentative;
     void (*beat)(void *user, float share) = r->engine.beat;
     se_filter filter;
-    int64_t begin, end, base = ru_recording_ms(&r->audio.at, 0), silent;
+    int64_t begin, end;
     size_t skip, have = aw_frames(&r->audio.at);
     tt_find_utterances(&r->audio, &r->state.live);
     tt_report_utterance(&r->state.live, &t->events);
@@ -32166,8 +32212,7 @@ static int tt_update(ru_run *r)
         !ju_is_enough(JU_A_TEXT, tt_find_voice(&r->audio, &begin, &end))) {
         return WNPU_OK;
     }
-    silent = aw_next_speech_ms(&r->audio, base) - base;
-    skip = silent >= LG_LEADING_SILENCE_MS ? (size_t)silent / 10u : 0;
+    skip = lg_leading_silence(&r->audio, &r->state.confirmed);
     if (skip + 1 >= have) {
         return WNPU_OK;
     }
