@@ -16892,6 +16892,12 @@ static int se_is_confirmed(const se_hypothesis *h, size_t i)
     return h->again[i] == SE_AGAIN || h->again[i] == SE_COPIED;
 }
 
+/* Probability of a log-probability, which may be above 0 by rounding. */
+static float se_probability(float logprob)
+{
+    return logprob < 0.0f ? mt_exp1(logprob) : 1.0f;
+}
+
 /* Log-probability of a token, finite also where its probability is 0. */
 static float se_logprob(float probability)
 {
@@ -17102,6 +17108,18 @@ typedef struct se_options {
     int stop_loops;
     uint64_t seed;          /* of this decoding */
 } se_options;
+
+/* Whether hypotheses are sampled; else the best ones are kept. */
+static int se_samples(const se_options *o)
+{
+    return o->temperature > 0.0f;
+}
+
+/* How far behind the best a hypothesis may be. */
+static float se_limit(const se_options *o)
+{
+    return o->limit > 0.0f ? o->limit : INFINITY;
+}
 
 typedef struct se_prompt {
     const int32_t *tokens;  /* [n] */
@@ -17415,7 +17433,7 @@ static void se_apply(const se_search *s, const se_hypothesis *h, float *logits)
  * what the sum over all timestamps adds to the best of them, at most the logarithm of 1501. */
 static float se_reach(const se_options *o)
 {
-    return o->limit > 0.0f ? o->limit + 7.5f : INFINITY;
+    return se_limit(o) + 7.5f;
 }
 
 /* Applies the rules to the logits of a live hypothesis and ranks its candidates. */
@@ -17438,14 +17456,14 @@ static void se_rank(const se_search *s, se_window *w, size_t index, float *logit
     /* Greedy search needs one candidate: if that is end of text, it ends. */
     want = rivals ? s->o->width + 1 : 1;
     if (rivals) {
-        times = se_sum_timestamps(r, logits, s->o->temperature <= 0.0f);
+        times = se_sum_timestamps(r, logits, !se_samples(s->o));
     }
     lr_find_paths(r, h->tokens, h->n, &paths);
     lr_boost(&r->trie, &paths, logits);
     if (paths.n > 0) { /* else unchanged: the best timestamp was not forbidden */
         best = r->op->argmax(logits, vocab);
     }
-    n = s->o->temperature > 0.0f ? se_sample(s, h, logits, vocab, c)
+    n = se_samples(s->o) ? se_sample(s, h, logits, vocab, c)
         : se_best_tokens(r->op, logits, vocab, best, want, se_reach(s->o), near, c);
     for (i = 0; i < n; i++) {
         float bonus = lr_bonus(&r->trie, &paths, c[i].token);
@@ -17533,7 +17551,7 @@ static void se_extend(se_hypothesis *to, const se_hypothesis *from, const se_can
     }
     to->tokens[to->n] = c->token;
     to->place[to->n] = place;
-    to->probability[to->n] = c->logprob < 0.0f ? mt_exp1(c->logprob) : 1.0f; /* rounding */
+    to->probability[to->n] = se_probability(c->logprob);
     to->n++;
 }
 
@@ -17634,7 +17652,7 @@ static int se_keep_alive(se_search *s, size_t at, se_hypothesis *to)
     size_t before = s->decoder->window;
     int loops;
     if (to->ended) {
-        if (w->n_ended < s->needed || s->o->temperature > 0.0f) {
+        if (w->n_ended < s->needed || se_samples(s->o)) {
             se_keep_if_best(s, w, to);
             w->n_ended++;
         }
@@ -17698,7 +17716,7 @@ static int se_compare(const se_options *o, const se_hypothesis *a, const se_hypo
 static size_t se_add(const se_search *s, se_window *w, size_t n)
 {
     size_t i;
-    for (i = 0; i < n && s->o->limit > 0.0f; i++) {
+    for (i = 0; i < n && se_limit(s->o) < INFINITY; i++) {
         int better = se_compare(s->o, &w->next[i], &w->next[n], s->rules->vocab->eot);
         if (better < 0) {
             w->next[i] = w->next[n];
@@ -17716,7 +17734,7 @@ static size_t se_expand_beam(se_search *s, size_t at)
 {
     se_window *w = &s->window[at];
     size_t head[SE_MAX_WIDTH] = {0}, n = 0, from = se_find_best(s, w, head);
-    float limit = s->o->limit > 0.0f ? s->o->limit : INFINITY, lead = -INFINITY;
+    float limit = se_limit(s->o), lead = -INFINITY;
     while (n < s->o->width && from < w->n_live) {
         const se_candidate *best = &se_candidates(s, w, from)[head[from]++];
         lead = best->score > lead ? best->score : lead;
@@ -17755,7 +17773,7 @@ static void se_expand(se_search *s, size_t at)
 {
     se_window *w = &s->window[at];
     se_hypothesis *before = w->live;
-    size_t n = s->o->temperature > 0.0f ? se_expand_samples(s, at) : se_expand_beam(s, at);
+    size_t n = se_samples(s->o) ? se_expand_samples(s, at) : se_expand_beam(s, at);
     if (n == 0 && !w->has_best) {
         se_keep_if_best(s, w, &before[0]); /* all tokens are forbidden */
     }
@@ -17866,7 +17884,7 @@ static int se_is_done(const se_search *s, const se_window *w)
 {
     const se_hypothesis *h = &w->live[0];
     return w->begun &&
-           (w->n_live == 0 || (s->o->temperature <= 0.0f && w->n_ended >= s->needed) ||
+           (w->n_live == 0 || (!se_samples(s->o) && w->n_ended >= s->needed) ||
             h->n - h->n_given >= s->o->max_tokens || h->n >= SE_MAX_TOKENS ||
             se_cached(s, w) + 1 >= s->decoder->e->model->n_text_ctx);
 }
@@ -18156,7 +18174,7 @@ static size_t se_verify(se_search *s, const se_prompt *p, const se_former *f)
 /* 1 if se_run_windows() can do it: no filter, no text before the windows or at their beginning. */
 static int se_is_plain(const se_search *s, const se_prompt *p, const se_options *o)
 {
-    return o->temperature <= 0.0f && p->n_given == 0 && p->sot == 0 && s->filter.function == NULL;
+    return !se_samples(o) && p->n_given == 0 && p->sot == 0 && s->filter.function == NULL;
 }
 
 /* The search in n windows at once: found[i] is what se_run() would find after the same prompt with
@@ -29274,10 +29292,16 @@ static int wd_add_detection(ru_run *r, float *probability /* [RU_LANGUAGES] */)
     return 1;
 }
 
+/* Whether there are probabilities of any window. */
+static int wd_has_probabilities(const ru_language *l)
+{
+    return l->weight > 0.0f;
+}
+
 /* Mean probability of a language over all windows. */
 static float wd_mean_probability(const ru_language *l, int32_t language)
 {
-    return l->weight > 0.0f ? l->sums[language] / l->weight : 0.0f;
+    return wd_has_probabilities(l) ? l->sums[language] / l->weight : 0.0f;
 }
 
 static void wd_decide_language(ru_language *language, const ru_work *w, const en_engine *e)
@@ -30333,7 +30357,7 @@ static void wd_forget_confirmed(ru_confirmed *confirmed, ru_language *language, 
                                 const en_engine *e, const wnpu_params *params)
 {
     if (confirmed->n > 0 && params->language_mode == WNPU_LANGUAGE_ONCE &&
-        language->weight > 0.0f) {
+        wd_has_probabilities(language)) {
         wd_decide_language(language, w, e);
     }
     confirmed->n = confirmed->n_said = confirmed->n_shown = confirmed->n_stable = 0;
@@ -30537,7 +30561,7 @@ static int wi_detect_in_windows(ru_run *r)
                      ? aw_decide(&r->audio, &r->out.now.stats, &r->call, NULL, &frames)
                      : status;
     }
-    if (status == WNPU_OK && r->out.now.language.weight > 0.0f) {
+    if (status == WNPU_OK && wd_has_probabilities(&r->out.now.language)) {
         wd_decide_language(&r->out.now.language, &r->work, &r->engine);
     }
     return status;
@@ -31366,7 +31390,7 @@ static int wi_open(ru_run *r, const wnpu_audio *audio)
 /* The language of the run is that of most of the recording. */
 static void wi_finish_language(ru_language *language, const ru_work *w, const en_engine *e)
 {
-    if (language->weight > 0.0f) {
+    if (wd_has_probabilities(language)) {
         wd_decide_language(language, w, e);
     }
     if (language->id < 0) {
@@ -31688,8 +31712,7 @@ static void wi_set_choice_text(const ru_text *text, const lr_trie *t, const ru_p
         uint32_t parent = t->nodes[at].parent;
         float before = parent >= LR_ROOTS ? phrase->score[parent] : 0.0f;
         h->tokens[t->nodes[at].depth - 1] = t->nodes[at].token;
-        before = phrase->score[at] - before;
-        h->probability[t->nodes[at].depth - 1] = before < 0.0f ? mt_exp1(before) : 1.0f;
+        h->probability[t->nodes[at].depth - 1] = se_probability(phrase->score[at] - before);
     }
     h->sum_logprob = c->logprob[0];
     h->first_logprob = h->n > 0 ? se_logprob(h->probability[0]) : 0.0f;
@@ -32118,7 +32141,7 @@ static size_t tt_find_end(const ru_audio *a, const wnpu_params *params, const np
     int64_t base = ru_recording_ms(&a->at, 0), from = base + params->least_ms, at, pause;
     int64_t to = ru_recording_ms(&a->at, (int64_t)aw_frames(&a->at) * 10);
     pause = params->pause_ms;
-    if (ju_is_pause(JU_SPANS, pause) || pause <= ju_pause_ms[JU_AHEAD] ||
+    if (ju_is_pause(JU_SPANS, pause) || !ju_is_pause(JU_AHEAD, pause - 1) ||
         aw_cuts_windows(a, params) ||
         b->accel != NULL || wd_needs_language(language, e, params)) {
         return 0;
