@@ -351,6 +351,20 @@ test_measures() {
     [ "$n" -le 12 ] || fail "$n writes of a decoding's inputs outside their owners, at most 12 should"
     cat >"$T/measured.c" <<'END'
 /* =====
+ * 16. ju_  judging text
+ * ===== */
+#define JU_MOST 2u /* a limit */
+static const int32_t ju_least_ms[] = {
+    100, /* and another */
+    200  /* and a third */
+};
+static const ju_repetition ju_once = {1, 2}, ju_twice = {3, 4};
+static const ju_repetition ju_again = {1, 2};
+static int ju_is_enough(int what, int64_t ms)
+{
+    return ms >= ju_least_ms[what] && what <= JU_MOST;
+}
+/* =====
  * 30. aw_  the audio window
  * ===== */
 static int aw_own(ru_audio *a, int b, int c, int d, int e, const char *f)
@@ -364,12 +378,15 @@ static int aw_own(ru_audio *a, int b, int c, int d, int e, const char *f)
 static int wi_other(ru_run *r, void (*f)(int, int, int, int, int))
 {
     r->audio.content = 1;
-    r->engine.positions = r->audio.content == 5;
+    r->engine.positions = r->audio.content == 5 && n >> 20 < JU_MOST;
     status = status == WNPU_OK ? f("r->engine.positions = 1") : status;
 }
 END
     awk -f tests/lib/measures.awk "$T/measured.c" | tr '\n' ' ' >"$T/out"
-    [ "$(cat "$T/out")" = "inputs 2 chains 1 wide 1 rules 1 thresholds 3 " ] || fail "$(cat "$T/out")"
+    [ "$(cat "$T/out")" = "inputs 2 chains 1 wide 1 rules 3 thresholds 6 judges 1 strays 1 limits 5 " ] ||
+        fail "$(cat "$T/out")"
+    awk -f tests/lib/measures.awk whisper_npu.c | grep -qx 'strays 0' ||
+        fail "a limit of ju_ is compared with elsewhere"
 }
 
 test_outline() {

@@ -8,9 +8,12 @@
 #             begin, restore and set the run as a whole, are not counted.
 #   chains    Lines with "status = status == WNPU_OK ?".
 #   wide      Functions with six parameters or more; pointers to functions are not counted.
-#   rules     Functions of se_, al_, aw_, lg_, wd_, wi_ and tt_ that compare with a number: a literal
-#             of two digits or with a decimal point, or a constant in milliseconds or decibels
-#             (.._MS, .._DB). "thresholds" are these comparisons.
+#   rules     Functions of ju_, se_, al_, aw_, lg_, wd_, wi_ and tt_ that compare with a number: a
+#             literal of two digits or with a decimal point, a constant in milliseconds or decibels
+#             (.._MS, .._DB), or a limit of ju_, as a constant (JU_..) or in a table (ju_..[..]).
+#             "thresholds" are these comparisons. Shifts are none. "judges" are the rules in ju_, and
+#             "strays" comparisons with limits of ju_ elsewhere.
+#   limits    Limits of ju_: constants with a value, and rows of tables.
 #
 # Functions that take the whole run ("whole") and jumps on a walk are counted by outline.awk. With
 # -v list=1 prints the inputs, too.
@@ -86,7 +89,12 @@ after && /^ \* +[0-9]+\. / {
     decides = 0
 }
 
-/^\}/ && decides { rules++; thresholds += decides; decides = 0 }
+/^\}/ && decides {
+    rules++
+    judges += section == "ju_"
+    thresholds += decides
+    decides = 0
+}
 
 {
     gsub(/->/, ".", line)
@@ -100,10 +108,20 @@ after && /^ \* +[0-9]+\. / {
     input(line, "(^|[ (!])se_invalidate\\(", "se_|wd_")
     input(line, "(^|[^a-z_])(s|search)\\.least_end" set, "se_")
     input(line, "(^|[^a-z_])(w|work)\\.(device|resumable|origin(\\.[a-z_]+)?)" set, "wi_")
-    if (section ~ /^(se_|al_|aw_|lg_|wd_|wi_|tt_)$/ && line !~ /^#/) {
+    gsub(/<<|>>/, " ", line)
+    limit = "[<>]=? *(\\(int64_t\\)|\\(size_t\\))?(JU_[A-Z_]+|ju_[a-z_]+\\[)"
+    strays += section == "ju_" ? 0 : count(line, limit)
+    if (section ~ /^(ju_|se_|al_|aw_|lg_|wd_|wi_|tt_)$/ && line !~ /^#/) {
         decides += count(line, "[<>]=? *-?[0-9]*\\.[0-9]+f?")
         decides += count(line, "[<>]=? *-?[0-9][0-9]+[^0-9.]")
+        decides += count(line, limit)
+        gsub(limit, "", line)
         decides += count(line, "[<>]=? *[A-Z][A-Z]_[A-Z_]*_(MS|DB)")
+    }
+    if (section == "ju_") {
+        table = line ~ /^static const .* = [{]$/ || (table && line !~ /^}/)
+        limits += line ~ /^#define JU_[A-Z_]+ ./ || line ~ /^static const .* = [{].*[}];/ ||
+                  (table && line ~ /^    [{0-9]/)
     }
 }
 
@@ -113,4 +131,7 @@ END {
     print "wide " wide + 0
     print "rules " rules + 0
     print "thresholds " thresholds + 0
+    print "judges " judges + 0
+    print "strays " strays + 0
+    print "limits " limits + 0
 }
