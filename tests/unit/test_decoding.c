@@ -1,11 +1,12 @@
-/* test_decoding.c - whole runs and their parts: sessions, search, words, voice activity detection,
- * batches, accelerators, tentative text.
+/* test_decoding.c - whole runs and their parts: sessions, judgements, search, words, voice activity
+ * detection, batches, accelerators, tentative text.
  *
  *     build/tests/test_decoding [NAME...]    these files (search, ...), or tests called like that */
 #define _GNU_SOURCE
 #include "../../whisper_npu.c"
 #include "../lib/life.h"
 #include "session.c"
+#include "judge.c"
 #include "search.c"
 #include "words.c"
 #include "voice.c"
@@ -18,6 +19,7 @@ int main(int argc, char **argv)
 {
     static const t_file files[] = {
         {"session", session_tests}, /* first: see permission() */
+        {"judge", judge_tests},
         {"search", search_tests},
         {"words", words_tests},
         {"voice", voice_tests},
