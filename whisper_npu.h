@@ -108,6 +108,31 @@
  *             a..b includes both ends. A value in [brackets] is the default.
  * Text        Valid UTF-8, never ending inside a character, and NUL-terminated.
  *
+ * WHAT BECOMES TEXT
+ *
+ * Whisper leaves out speech, repeats itself, and writes what nobody has said. So a run asks the
+ * following of all text; numbers are those of default parameters (see wnpu_params).
+ *
+ * Pauses      A window ends in the first pause of 1 s between stretches of speech, or in live runs
+ *             of 0.7 s between phrases, that is much quieter than the speech. Silence at its
+ *             beginning is skipped from 2 s on, and left out at its end from 1 s on.
+ * Coverage    A second of voice without text is decoded again, once; what has no text then is
+ *             unresolved in the ledger, and the run returns WNPU_INCOMPLETE. Since the model's own
+ *             times are wrong by up to half a second, less than that at the edge of a segment is
+ *             not missed, and text is dropped that begins so long behind what was decoded.
+ * Repetition  Text that says the same four times, or three times if that is six tokens or more, is
+ *             compared with the sound. What goes on while the model's attention does not is a loop:
+ *             it is cut off and decoded again. Where attention goes on, but the sound does not
+ *             recur, the repeated text does not count as evidence for itself.
+ * Belief      A decoding that the model finds improbable, or that compresses too well, is replaced
+ *             by one at another temperature if that is better. A segment is discarded if the sum of
+ *             its doubts exceeds 1.6: the probability that nobody speaks, its mean negative
+ *             log-probability, and half the share of it without voice.
+ * Stability   Segments are final when they are reported. Text of the open window of a live run is
+ *             shown when two decodings in a row agree on it, and withdrawn when two in a row differ
+ *             from it. With commit_step_ms each word becomes final by itself: the sooner, the more
+ *             certain it is, and sooner if the decoding before gave it as well.
+ *
  * TASKS
  *
  * A recording         wnpu_model_open(), wnpu_session_open(); wnpu_wav_reader_open(), or the fields
@@ -946,13 +971,13 @@ typedef struct wnpu_token_event {
  *                    OpenAI's transcribe(); with logprob_threshold -INFINITY, the first condition
  *                    is enough. 1 or more: off
  *   stop_loops       [1]  stop and reject a decoding that repeats itself where the audio does not:
- *                    the same text of up to 32 tokens for the fourth time (third time if it has 8
- *                    tokens or more), while the cross-attention does not advance through the audio
- *                    as it does for speech, or, with vad, finds no voice. Where it advances, but
- *                    the sound of parts of 0.8 s or more does not recur, as in babble, repetition
- *                    does not count for logprob_threshold, and with vad the ledger has it as
- *                    unresolved if no decoding passes. 0: no check, and any repetition counts for
- *                    compression_threshold
+ *                    the same text of up to 32 tokens for the fourth time (third time if it has 6
+ *                    tokens or more), 16 tokens together, while the cross-attention does not
+ *                    advance through the audio as it does for speech, or, with vad, finds no voice.
+ *                    Where it advances, but the sound of parts of 0.8 s or more does not recur, as
+ *                    in babble, repetition does not count for logprob_threshold, and with vad the
+ *                    ledger has it as unresolved if no decoding passes. 0: no check, and any
+ *                    repetition counts for compression_threshold
  *
  * Prompts (prompts)
  *   initial_prompt   [NULL]  UTF-8 text that the first window continues: names, spelling, style
