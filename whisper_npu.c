@@ -16305,20 +16305,21 @@ static void lr_boost(const lr_trie *t, const lr_paths *p, float *logits)
  * and distorted voices, so where a window ends the pause also has to be quieter than the speech
  * before it, in each block (L1, S6).
  *
- * Not merged: pauses between spans of speech, which are given by pause_ms from JU_SPANS on, are as
+ * Not merged: pauses between spans of speech, which pause_ms asks for from JU_SPANS on, are as
  * quiet as silence, because the audio in them is omitted; shorter ones, and JU_CONFIRMED of any
- * length, need only be quieter, because no audio is. Words of a window are moved to pauses in its
- * levels, since the detector is too coarse for them. */
+ * length, need only be quieter, because none is. Words begin and end at pauses in the levels of a
+ * window, because the detector is too coarse for them. What ends a span of speech, and an
+ * utterance, are parameters (vad_min_silence_ms, hangover_ms). */
 typedef enum ju_pause {
     JU_WORDS,     /* words begin and end there */
     JU_CUT,       /* windows that are decoded together end there, rather than in shorter ones */
     JU_TURN,      /* another speaker may go on behind it */
     JU_AHEAD,     /* the window is decoded as it will be if it ends there */
     JU_NO_WORD,   /* nobody says a word in it */
-    JU_SPANS,     /* it is one between spans of speech, and not between phrases */
+    JU_SPANS,     /* it is one between spans of speech; a shorter one, between phrases */
     JU_BEHIND,    /* at the end of a window it is not decoded */
-    JU_NOISE,     /* sound before it, behind speech, is no speech */
-    JU_CONFIRMED, /* ends a window whose words are confirmed before its end */
+    JU_NOISE,     /* of noise behind speech: the window ends behind that, else behind the speech */
+    JU_CONFIRMED, /* ends a window whose words are confirmed before, if pause_ms is shorter */
     JU_BEFORE     /* at the beginning of a window it is skipped; less is decoded, since the detector
                      may have missed the first words */
 } ju_pause;
@@ -16326,16 +16327,16 @@ typedef enum ju_pause {
 #define JU_WORDS_MS 60
 
 static const int32_t ju_pause_ms[] = {
-    JU_WORDS_MS,
-    200,  /* JU_CUT (S6) */
-    300,  /* JU_TURN */
-    400,  /* JU_AHEAD (L4) */
-    500,  /* JU_NO_WORD */
-    1000, /* JU_SPANS (L1) */
-    1000, /* JU_BEHIND */
-    1001, /* JU_NOISE: more than a second */
-    2000, /* JU_CONFIRMED (L7) */
-    2000  /* JU_BEFORE */
+    [JU_WORDS] = JU_WORDS_MS,
+    [JU_CUT] = 200,        /* S6 */
+    [JU_TURN] = 300,
+    [JU_AHEAD] = 400,      /* L4 */
+    [JU_NO_WORD] = 500,
+    [JU_SPANS] = 1000,     /* L1 */
+    [JU_BEHIND] = 1000,
+    [JU_NOISE] = 1001,     /* more than a second */
+    [JU_CONFIRMED] = 2000, /* L7 */
+    [JU_BEFORE] = 2000
 };
 
 #define JU_SILENCE 32.0 /* power of speech over that of silence: 15 dB */
@@ -16369,7 +16370,9 @@ static int ju_quiet_level(int low, int high)
  * are wrong by up to half a second, so what is shorter at an edge says nothing (S6, O12, O21, L7).
  *
  * Not merged: text that begins exactly JU_ERROR_MS behind its window is behind it, while exactly
- * that much voice, or difference of times, still is an error of timestamps. */
+ * that much voice, or difference of times, still is an error of timestamps. Voice between the words
+ * of a segment has to be more than a gap (word_gap_ms), because places of words are less certain
+ * than ends of segments. */
 #define JU_ERROR_MS 500       /* of the model's timestamps */
 #define JU_END_MS 200         /* a timestamp this near to the end of an open window ends its text */
 #define JU_TOKEN_MS 250       /* voice that a token takes (O21) */
@@ -16377,25 +16380,25 @@ static int ju_quiet_level(int low, int high)
 #define JU_WORD_BEFORE_MS 700 /* it begins at most this long before that, */
 #define JU_WORD_AFTER_MS 900  /* and ends at most this long after it (O21) */
 
-/* How much is enough, for what. Milliseconds of voice, and for the last two of the recording. */
+/* How much is enough, and for what: milliseconds of voice, or of the recording in the last two. */
 typedef enum ju_amount {
-    JU_A_PHRASE,   /* to end in a pause between phrases */
-    JU_A_TEXT,     /* to be decoded: the beginning of a window for display, and its rest after its
-                      text if it ends in a pause */
-    JU_A_GAP,      /* to be decoded again if it has no text, to be left to the next window, and to
-                      end a window behind a confirmed sentence without text after it */
-    JU_A_SENTENCE, /* the last, behind other confirmed words */
-    JU_A_STEP,     /* for a window to be decoded again from there: less would not change it */
-    JU_A_WINDOW    /* of windows that are cut */
+    JU_A_PHRASE,  /* to end in a pause between phrases */
+    JU_A_TEXT,    /* to be decoded: the beginning of a window for display, and what the text of a
+                      window that ends in a pause leaves */
+    JU_A_GAP,     /* not to be without text: it is decoded again, no window that ends in a pause
+                      leaves it to the next one, and behind a confirmed sentence it ends a window */
+    JU_A_PASSAGE, /* to end a window behind other confirmed words */
+    JU_A_STEP,    /* for a window to be decoded again from there: less would not change it */
+    JU_A_WINDOW   /* to be a window that is cut */
 } ju_amount;
 
 static const int32_t ju_amount_ms[] = {
-    100,  /* JU_A_PHRASE */
-    200,  /* JU_A_TEXT */
-    1000, /* JU_A_GAP (S6: less makes tiny invent words) */
-    3000, /* JU_A_SENTENCE (L7) */
-    200,  /* JU_A_STEP */
-    1000  /* JU_A_WINDOW */
+    [JU_A_PHRASE] = 100,
+    [JU_A_TEXT] = 200,
+    [JU_A_GAP] = 1000,     /* S6: less makes tiny invent words */
+    [JU_A_PASSAGE] = 3000, /* L7 */
+    [JU_A_STEP] = 200,
+    [JU_A_WINDOW] = 1000
 };
 
 static int ju_is_enough(ju_amount what, int64_t ms)
@@ -16403,7 +16406,7 @@ static int ju_is_enough(ju_amount what, int64_t ms)
     return ms >= ju_amount_ms[what];
 }
 
-/* Whether so much voice around `tokens` tokens has another text than theirs. */
+/* Whether so much voice around `tokens` tokens must have more text; gap_ms: word_gap_ms. */
 static int ju_is_sparse(int64_t voice_ms, size_t tokens, int32_t gap_ms)
 {
     return voice_ms >= gap_ms + (int64_t)tokens * JU_TOKEN_MS;
@@ -16447,7 +16450,8 @@ static void ju_limit_word(int64_t first_ms, int64_t last_ms, int64_t *begin, int
  * just written: if the sound does not recur, the text is no evidence for itself (R1, R2, O17).
  *
  * Not merged: the compression ratio is a gate besides, because it finds repetition with variations,
- * too, and in text that no judge has seen. */
+ * too. In open windows each suspected repetition is cut to its first occurrence without asking the
+ * audio, see wd_before_loop(): it would be carried on from one decoding to the next. */
 #define JU_MAX_PERIOD 32u         /* longest period of a loop, in text tokens */
 #define JU_LONG_PERIOD 6u         /* of loops that are suspected one occurrence earlier (S8) */
 #define JU_MIN_OCCURRENCES 3u     /* fewer than this may be confirmed by chance */
@@ -16579,8 +16583,10 @@ static int ju_ends_at_loop(uint32_t cuts, int64_t ms)
  * a decoding is refused by its gates, and a segment is discarded by the sum of its doubts.
  *
  * Not merged: silence, by OpenAI's rule, includes a mean log-probability that is its threshold, and
- * is judged without that gate as well; a decoding whose refusal is pointless, because silence will
- * not improve, has to fail the gate. Their common term is ju_is_no_speech(). */
+ * is judged where that gate is off as well; a decoding whose refusal is pointless, because silence
+ * would not improve, has to fail the gate. Their common term is ju_is_no_speech(). Among the
+ * hypotheses of a search only loops are worse whatever their probability (se_keep_if_best()); text
+ * that repeats itself is known when it is complete. */
 #define JU_CONTEXT_TEMPERATURE 0.5f /* text from this on is no context for later text, and is
                                        discarded if it was refused */
 #define JU_LAST_TEMPERATURE (1.0f + 1e-6f) /* of decodings that are tried */
@@ -16634,7 +16640,7 @@ static uint32_t ju_refusals(const wnpu_params *p, const ju_origin *o, int loop)
     if (p->first_logprob_threshold < 0.0f && o->first_logprob < p->first_logprob_threshold) {
         reasons |= WNPU_REFUSED_FIRST_TOKEN;
     }
-    return ju_has_logprob_gate(p) && ju_is_no_speech(p, o->no_speech) && improbable ? 0 : reasons;
+    return improbable && ju_is_no_speech(p, o->no_speech) ? 0 : reasons;
 }
 
 /* Whether a decoding passes the gates. A loop after repetition that is in the audio passes: the
@@ -16716,7 +16722,7 @@ static int ju_is_unreliable(const wnpu_params *p, const ju_origin *o, const ju_c
 #define JU_MARGIN 2.0f          /* a former token stays if its logit is below the best by this, */
 #define JU_RECENT_TOKENS 20u    /* unless it is one of this many last ones */
 
-/* How long words wait, in fifths of hold_ms: those that were said before, and others. */
+/* How long words wait, in fifths of hold_ms: those that were said before, and others (L7). */
 static const int32_t ju_fifths[3][2] = {
     {3, 5},  /* certain words */
     {3, 10}, /* others */
@@ -30179,7 +30185,7 @@ static int wd_lacks_text(const ru_audio *a, const al_aligner *aligner, const en_
     const al_word *last = wd_last_confirmed(aligner, c->n);
     int64_t from_ms = last != NULL && last->t1_ms > c->until_ms ? last->t1_ms : c->until_ms;
     return last != NULL && !wd_has_text(e, h->tokens, c->n, h->n) &&
-           ju_is_enough(wd_ends_sentence(aligner, last) ? JU_A_GAP : JU_A_SENTENCE,
+           ju_is_enough(wd_ends_sentence(aligner, last) ? JU_A_GAP : JU_A_PASSAGE,
                         aw_speech_ms(a, from_ms, end_ms));
 }
 

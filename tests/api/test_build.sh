@@ -355,8 +355,9 @@ test_measures() {
  * ===== */
 #define JU_MOST 2u /* a limit */
 static const int32_t ju_least_ms[] = {
-    100, /* and another */
-    200  /* and a third */
+    [JU_SOME] = 100, /* and another */
+    [JU_MORE] = JU_MOST, /* the first */
+    200 /* and a third */
 };
 static const ju_repetition ju_once = {1, 2}, ju_twice = {3, 4};
 static const ju_repetition ju_again = {1, 2};

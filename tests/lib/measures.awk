@@ -121,7 +121,7 @@ after && /^ \* +[0-9]+\. / {
     if (section == "ju_") {
         table = line ~ /^static const .* = [{]$/ || (table && line !~ /^}/)
         limits += line ~ /^#define JU_[A-Z_]+ ./ || line ~ /^static const .* = [{].*[}];/ ||
-                  (table && line ~ /^    [{0-9]/)
+                  (table && line ~ /^    (\[[A-Z_]+\] = )?[{0-9]/)
     }
 }
 
