@@ -3346,8 +3346,14 @@ WNPU_API int wnpu_wav_open(wnpu_audio *audio, const void *data, size_t size, wnp
     w.data = data;
     w.size = size;
     status = au_wav_begin(&w, error);
-    status = status == WNPU_OK ? au_wav_walk(&w, &samples, &bytes, error) : status;
-    status = status == WNPU_OK ? au_wav_describe(&w, &found, &frame, error) : status;
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = au_wav_walk(&w, &samples, &bytes, error);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = au_wav_describe(&w, &found, &frame, error);
     if (status != WNPU_OK) {
         return status;
     }
@@ -11596,25 +11602,33 @@ static int mf_heads(mf_loader *l, uint32_t state, uint32_t heads, uint32_t at)
 static int mf_read_sizes(mf_loader *l, uint32_t n, uint32_t at)
 {
     unsigned i;
-    int status = WNPU_OK;
-    for (i = 0; status == WNPU_OK && i < n; i++) {
+    int status;
+    for (i = 0; i < n; i++) {
         status = mf_read_u32(l, "the header", &l->sizes[i]);
-        if (status == WNPU_OK && (l->sizes[i] < mf_limits[i].least ||
-                                  l->sizes[i] > mf_limits[i].most)) {
+        if (status != WNPU_OK) {
+            return status;
+        }
+        if (l->sizes[i] < mf_limits[i].least || l->sizes[i] > mf_limits[i].most) {
             return er_set(l->error, WNPU_E_MODEL, "%s at byte %u is %ld, expected %u to %u; the "
                           "file is damaged or not a Whisper model", mf_limits[i].name,
                           (unsigned)at + 4 * i, (long)(int32_t)l->sizes[i],
                           (unsigned)mf_limits[i].least, (unsigned)mf_limits[i].most);
         }
     }
-    status = status == WNPU_OK ? mf_heads(l, MF_AUDIO_STATE, MF_AUDIO_HEAD, at) : status;
-    status = status == WNPU_OK ? mf_heads(l, MF_TEXT_STATE, MF_TEXT_HEAD, at) : status;
-    if (status == WNPU_OK && l->sizes[MF_AUDIO_STATE] != l->sizes[MF_TEXT_STATE]) {
+    status = mf_heads(l, MF_AUDIO_STATE, MF_AUDIO_HEAD, at);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = mf_heads(l, MF_TEXT_STATE, MF_TEXT_HEAD, at);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    if (l->sizes[MF_AUDIO_STATE] != l->sizes[MF_TEXT_STATE]) {
         return er_set(l->error, WNPU_E_MODEL, "n_audio_state is %u and n_text_state %u, expected "
                       "the same; the file is damaged or not a Whisper model",
                       (unsigned)l->sizes[MF_AUDIO_STATE], (unsigned)l->sizes[MF_TEXT_STATE]);
     }
-    return status;
+    return WNPU_OK;
 }
 
 static int mf_filters(mf_loader *l)
@@ -11622,7 +11636,10 @@ static int mf_filters(mf_loader *l)
     uint32_t mels = 0, bins = 0;
     uint64_t at = l->position, bytes;
     int status = mf_read_u32(l, "the mel filters", &mels);
-    status = status == WNPU_OK ? mf_read_u32(l, "the mel filters", &bins) : status;
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = mf_read_u32(l, "the mel filters", &bins);
     if (status != WNPU_OK) {
         return status;
     }
@@ -11644,16 +11661,21 @@ static int mf_filters(mf_loader *l)
     return WNPU_OK;
 }
 
-/* Reads the length of the token at the current position. */
-static int mf_read_token_length(mf_loader *l, uint32_t token, uint32_t *length)
+/* Reads the length of the token at the current position, and makes its text available at *bytes,
+ * which is the position then. */
+static int mf_read_token(mf_loader *l, uint32_t token, const unsigned char **bytes,
+                         uint32_t *length)
 {
     int status = mf_read_u32(l, "the vocabulary", length);
-    if (status == WNPU_OK && *length > MF_MAX_TOKEN) {
+    if (status != WNPU_OK) {
+        return status;
+    }
+    if (*length > MF_MAX_TOKEN) {
         return er_set(l->error, WNPU_E_MODEL, "token %u at byte %llu has length %ld, expected at "
                       "most %u; the file is damaged", (unsigned)token,
                       (unsigned long long)(l->position - 4), (long)(int32_t)*length, MF_MAX_TOKEN);
     }
-    return status;
+    return mf_need(l, *length, "the vocabulary", bytes);
 }
 
 static int mf_tokens(mf_loader *l)
@@ -11662,25 +11684,25 @@ static int mf_tokens(mf_loader *l)
     uint32_t i, length = 0;
     uint64_t at = l->position;
     int status = mf_read_u32(l, "the vocabulary", &l->n_base);
-    if (status == WNPU_OK && (l->n_base == 0 || l->n_base > l->sizes[MF_VOCAB])) {
+    if (status != WNPU_OK) {
+        return status;
+    }
+    if (l->n_base == 0 || l->n_base > l->sizes[MF_VOCAB]) {
         return er_set(l->error, WNPU_E_MODEL, "the vocabulary at byte %llu has %ld tokens, "
                       "expected 1 to n_vocab = %u; the file is damaged", (unsigned long long)at,
                       (long)(int32_t)l->n_base, (unsigned)l->sizes[MF_VOCAB]);
     }
     l->tokens_at = l->position;
-    for (i = 0; status == WNPU_OK && i < l->n_base; i++) {
-        status = mf_read_token_length(l, i, &length);
-        status = status == WNPU_OK ? mf_need(l, length, "the vocabulary", &bytes) : status;
-        if (status == WNPU_OK) {
-            mf_used(l, length);
-            l->vocab_bytes += length;
+    for (i = 0; i < l->n_base; i++) {
+        status = mf_read_token(l, i, &bytes, &length);
+        if (status != WNPU_OK) {
+            return status;
         }
+        mf_used(l, length);
+        l->vocab_bytes += length;
     }
-    if (status == WNPU_OK) {
-        status = tk_check((int32_t)l->sizes[MF_VOCAB], (int32_t)l->n_base, (size_t)l->vocab_bytes,
-                          l->error);
-    }
-    return status;
+    return tk_check((int32_t)l->sizes[MF_VOCAB], (int32_t)l->n_base, (size_t)l->vocab_bytes,
+                    l->error);
 }
 
 /* ---- pass 1: tensors ---- */
@@ -12169,8 +12191,7 @@ static int mf_load_tokens(mf_loader *l, wnpu_model *m)
     uint32_t i, length = 0;
     mf_seek(l, l->tokens_at);
     for (i = 0; i < l->n_base; i++) {
-        int status = mf_read_token_length(l, i, &length);
-        status = status == WNPU_OK ? mf_need(l, length, "the vocabulary", &bytes) : status;
+        int status = mf_read_token(l, i, &bytes, &length);
         if (status != WNPU_OK) {
             return status;
         }
@@ -12527,11 +12548,17 @@ static int mf_find_mean(const mf_job *j)
     float *less = width; /* reuses width, which is no longer needed then */
     uint32_t n = er_min32(j->rows, MF_MEAN_TOKENS), i, k, widest;
     int status = mf_sum_embeddings(j, n, mean, NULL);
+    if (status != WNPU_OK) {
+        return status;
+    }
     for (i = 0; i < j->columns; i++) {
         mean[i] = mean[i] / (float)n;
         width[i] = 0.0f;
     }
-    status = status == WNPU_OK ? mf_sum_embeddings(j, n, width, mean) : status;
+    status = mf_sum_embeddings(j, n, width, mean);
+    if (status != WNPU_OK) {
+        return status;
+    }
     for (i = 0; i < j->columns; i++) {
         all += width[i];
     }
@@ -12549,7 +12576,7 @@ static int mf_find_mean(const mf_job *j)
     for (i = 0; i < MF_MAX_STATE; i++) { /* beyond columns for whole vectors */
         less[i] = i < j->columns ? -mean[i] : 0.0f;
     }
-    return status;
+    return WNPU_OK;
 }
 
 /* Returns the status of the rows just processed. */
@@ -12819,7 +12846,10 @@ static int mf_build(mf_loader *l, const wnpu_model_config *config, const wnpu_al
     unsigned char *memory;
     mf_team *team;
     int keep = config->keep_float != 0, status = mf_check_heads(l, config);
-    status = status == WNPU_OK ? mf_measure(l, keep, &head, &data) : status;
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = mf_measure(l, keep, &head, &data);
     if (status != WNPU_OK) {
         return status;
     }
@@ -12987,8 +13017,14 @@ static int mf_pack_header(mf_loader *l, const unsigned char **h, size_t *data_at
 {
     uint64_t is, should;
     int status = mf_need(l, MF_PACK_HEADER, "the header", h);
-    status = status == WNPU_OK ? mf_pack_start(l, *h, data_at) : status;
-    status = status == WNPU_OK ? mf_need(l, *data_at, "the header", h) : status;
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = mf_pack_start(l, *h, data_at);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = mf_need(l, *data_at, "the header", h);
     if (status != WNPU_OK) {
         return status;
     }
@@ -13012,9 +13048,11 @@ static int mf_pack_header(mf_loader *l, const unsigned char **h, size_t *data_at
     }
     mf_used(l, 44);
     status = mf_read_sizes(l, MF_PACK_SIZES, 44);
+    if (status != WNPU_OK) {
+        return status;
+    }
     l->n_tensors = mf_count(l);
-    return status != WNPU_OK ? status :
-           tk_check((int32_t)l->sizes[MF_VOCAB], (int32_t)l->n_base, (size_t)l->vocab_bytes,
+    return tk_check((int32_t)l->sizes[MF_VOCAB], (int32_t)l->n_base, (size_t)l->vocab_bytes,
                     l->error);
 }
 
@@ -13172,8 +13210,14 @@ static int mf_verify(const wnpu_model *m, wnpu_error *error)
 static int mf_pack_check(mf_loader *l, const wnpu_model_config *config, wnpu_model *m)
 {
     int status = config->full_check ? mf_verify(m, l->error) : WNPU_OK;
-    status = status == WNPU_OK ? tk_attach(&m->vocab, l->error) : status;
-    status = status == WNPU_OK ? mf_pack_heads(l, m) : status;
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = tk_attach(&m->vocab, l->error);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = mf_pack_heads(l, m);
     return status == WNPU_OK ? mf_pack_values(l, m) : status;
 }
 
@@ -13182,13 +13226,16 @@ static int mf_pack_check(mf_loader *l, const wnpu_model_config *config, wnpu_mod
 static int mf_pack_sizes(mf_loader *l, const wnpu_model_config *config, const unsigned char **h,
                          size_t *data_at, size_t *head, size_t *data)
 {
-    int status = WNPU_OK;
+    int status;
     if (config->keep_float) {
-        status = er_set(l->error, WNPU_E_UNSUPPORTED, "a pack holds no float weights, which "
-                        "keep_float asks for; open the file that the pack was made from");
+        return er_set(l->error, WNPU_E_UNSUPPORTED, "a pack holds no float weights, which "
+                      "keep_float asks for; open the file that the pack was made from");
     }
-    status = status == WNPU_OK ? mf_pack_header(l, h, data_at) : status;
-    status = status == WNPU_OK ? mf_measure(l, 0, head, data) : status;
+    status = mf_pack_header(l, h, data_at);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = mf_measure(l, 0, head, data);
     return status == WNPU_OK ? mf_pack_table(l, *h, *data_at) : status;
 }
 
@@ -13252,13 +13299,20 @@ static int mf_measure_pack(mf_loader *l, const wnpu_model_config *config, wnpu_m
 static int mf_read_ggml(mf_loader *l)
 {
     int status = mf_magic(l);
-    status = status == WNPU_OK ? mf_read_sizes(l, MF_SIZES, 4) : status;
-    status = status == WNPU_OK ? mf_filters(l) : status;
-    if (status == WNPU_OK) {
-        l->ahead = 65536;
-        status = mf_tokens(l);
-        l->ahead = 512;
+    if (status != WNPU_OK) {
+        return status;
     }
+    status = mf_read_sizes(l, MF_SIZES, 4);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = mf_filters(l);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    l->ahead = 65536;
+    status = mf_tokens(l);
+    l->ahead = 512;
     return status == WNPU_OK ? mf_index(l) : status;
 }
 
@@ -13275,7 +13329,10 @@ static int mf_measure_ggml(mf_loader *l, const wnpu_model_config *config, wnpu_m
 {
     size_t head = 0, data = 0;
     int status = mf_read_for(l, config);
-    status = status == WNPU_OK ? mf_measure(l, config->keep_float != 0, &head, &data) : status;
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = mf_measure(l, config->keep_float != 0, &head, &data);
     memory->held = head + data;
     memory->peak = memory->held + sizeof *l + mf_team_size(l);
     return status;
@@ -13327,18 +13384,21 @@ static int mf_open(mf_loader *l, const wnpu_model_config *config, const wnpu_all
     double begin = os_now_ms();
     const struct mf_format *format;
     int status = mf_detect_format(l, &format);
-    status = status == WNPU_OK ? format->open(l, config, allocator, image, model) : status;
-    if (status == WNPU_OK) {
-        /* Pages that are still small become huge in the background. */
-        (void)ar_use_huge(allocator, *model, (*model)->size);
-        er_log(config->log, config->log_user, WNPU_LOG_INFO,
-               "model %s, %s, %u tensors: %llu bytes of file became %llu bytes of memory and %llu "
-               "used in place, in %d ms", (*model)->name, (*model)->weight_type,
-               (unsigned)l->n_tensors, (unsigned long long)l->source.size,
-               (unsigned long long)(*model)->size, (unsigned long long)(*model)->shared,
-               (int)(os_now_ms() - begin));
+    if (status != WNPU_OK) {
+        return status;
     }
-    return status;
+    status = format->open(l, config, allocator, image, model);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    /* Pages that are still small become huge in the background. */
+    (void)ar_use_huge(allocator, *model, (*model)->size);
+    er_log(config->log, config->log_user, WNPU_LOG_INFO,
+           "model %s, %s, %u tensors: %llu bytes of file became %llu bytes of memory and %llu used "
+           "in place, in %d ms", (*model)->name, (*model)->weight_type, (unsigned)l->n_tensors,
+           (unsigned long long)l->source.size, (unsigned long long)(*model)->size,
+           (unsigned long long)(*model)->shared, (int)(os_now_ms() - begin));
+    return WNPU_OK;
 }
 
 /* ---- opening from a source ---- */
@@ -13469,13 +13529,15 @@ WNPU_API int wnpu_model_measure_source(const wnpu_source *source, const wnpu_mod
     wnpu_error local;
     mf_loader *l;
     int status = mf_check_args(&none, config, &settings, error);
-    status = status == WNPU_OK ? mf_check_source(source, error) : status;
-    if (status == WNPU_OK && (memory == NULL ||
-                              !er_is_size(memory->struct_size, sizeof *memory))) {
-        status = er_set(error, WNPU_E_ARGUMENT, "memory is NULL or its struct_size is not set");
-    }
     if (status != WNPU_OK) {
         return status;
+    }
+    status = mf_check_source(source, error);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    if (memory == NULL || !er_is_size(memory->struct_size, sizeof *memory)) {
+        return er_set(error, WNPU_E_ARGUMENT, "memory is NULL or its struct_size is not set");
     }
     allocator = ar_allocator(settings.allocator);
     l = mf_make_loader(&allocator, source, &settings, error != NULL ? error : &local);
@@ -13493,7 +13555,10 @@ WNPU_API int wnpu_model_open_source(wnpu_model **model, const wnpu_source *sourc
 {
     wnpu_model_config ours;
     int status = mf_check_args(model, config, &ours, error);
-    status = status == WNPU_OK ? mf_check_source(source, error) : status;
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = mf_check_source(source, error);
     return status != WNPU_OK ? status : mf_start(model, source, NULL, 0, &ours, error);
 }
 
