@@ -31281,7 +31281,10 @@ static int wi_check(const ru_text *text, const ru_audio *a, const vc_voices *voi
 {
     const wnpu_params *p = &call->params;
     int status = pm_check(p, &call->error);
-    status = status == WNPU_OK ? wi_check_beams(text, &call->params, &call->error) : status;
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = wi_check_beams(text, &call->params, &call->error);
     if (status != WNPU_OK) {
         return status;
     }
@@ -31300,32 +31303,42 @@ static int wi_check(const ru_text *text, const ru_audio *a, const vc_voices *voi
     return p->voices != 0 ? wi_check_voices(voices, &call->params, &call->error) : WNPU_OK;
 }
 
-/* Encodes " " followed by the text without surrounding blanks, as OpenAI encodes prompts. */
-static int wi_encode_text(ru_run *r, const char *name, const char *text, int32_t *tokens,
-                     size_t capacity, size_t *n)
+/* ---- prompts and phrases ---- */
+
+/* A text that precedes what is decoded, and where its tokens go. */
+typedef struct wi_prompt {
+    const char *name;   /* of the parameter, for messages */
+    const char *text;   /* or NULL */
+    int32_t *tokens;    /* [capacity] */
+    size_t capacity;
+} wi_prompt;
+
+/* Encodes " " followed by the text without surrounding blanks, as OpenAI encodes prompts. *n gets
+ * the number of tokens. */
+static int wi_encode_text(const tk_vocab *v, const wi_prompt *p, size_t *n, wnpu_error *error)
 {
     char spaced[WI_PROMPT_BYTES];
-    size_t length = text != NULL ? strlen(text) : 0;
+    size_t length = p->text != NULL ? strlen(p->text) : 0;
+    const char *text = tk_trim(p->text, &length);
     int64_t count;
     *n = 0;
-    text = tk_trim(text, &length);
     if (length == 0) {
         return WNPU_OK;
     }
     if (length >= sizeof spaced) {
-        return er_set(&r->call.error, WNPU_E_ARGUMENT, "%s has more than %u bytes", name,
+        return er_set(error, WNPU_E_ARGUMENT, "%s has more than %u bytes", p->name,
                       WI_PROMPT_BYTES - 1);
     }
     spaced[0] = ' ';
     memcpy(spaced + 1, text, length);
-    count = tk_encode(&r->engine.model->vocab, spaced, length + 1, tokens, capacity);
+    count = tk_encode(v, spaced, length + 1, p->tokens, p->capacity);
     if (count < 0) {
-        return er_set(&r->call.error, (int)count, "this model's vocabulary cannot encode %s", name);
+        return er_set(error, (int)count, "this model's vocabulary cannot encode %s", p->name);
     }
-    if ((uint64_t)count > capacity) {
-        return er_set(&r->call.error, WNPU_E_ARGUMENT,
+    if ((uint64_t)count > p->capacity) {
+        return er_set(error, WNPU_E_ARGUMENT,
                       "%s has %ld tokens; at most %lu fit into the decoder's context",
-                      name, (long)count, (unsigned long)capacity);
+                      p->name, (long)count, (unsigned long)p->capacity);
     }
     *n = (size_t)count;
     return WNPU_OK;
@@ -31341,19 +31354,21 @@ static int wi_set_prompts(ru_run *r, int resumed)
 {
     const wnpu_model *m = r->engine.model;
     const wnpu_params *p = &r->call.params;
-    int status = WNPU_OK, timed = p->timestamps != 0;
+    const int timed = p->timestamps != 0;
+    const wi_prompt initial = {"initial_prompt", p->initial_prompt, p->carry_initial_prompt
+                               ? r->context.initial : r->context.previous, wd_previous_capacity(m)};
+    const wi_prompt prefix = {"prefix", p->prefix, r->context.prefix + timed,
+                              wi_prefix_capacity(m) - (size_t)timed};
+    int status = WNPU_OK;
     if (p->carry_initial_prompt) {
-        status = wi_encode_text(r, "initial_prompt", p->initial_prompt, r->context.initial,
-                           wd_previous_capacity(m), &r->work.n_initial);
+        status = wi_encode_text(&m->vocab, &initial, &r->work.n_initial, &r->call.error);
     } else if (!resumed) {
-        status = wi_encode_text(r, "initial_prompt", p->initial_prompt, r->context.previous,
-                           wd_previous_capacity(m), &r->state.n_previous);
+        status = wi_encode_text(&m->vocab, &initial, &r->state.n_previous, &r->call.error);
     }
     if (status != WNPU_OK) {
         return status;
     }
-    status = wi_encode_text(r, "prefix", p->prefix, r->context.prefix + timed,
-                       wi_prefix_capacity(m) - (size_t)timed, &r->work.n_prefix);
+    status = wi_encode_text(&m->vocab, &prefix, &r->work.n_prefix, &r->call.error);
     if (timed && r->work.n_prefix > 0) {
         r->context.prefix[0] = m->vocab.timestamp0;
         r->work.n_prefix++;
@@ -31437,23 +31452,25 @@ static int wi_open_audio(ru_audio *a, wnpu_stats *stats, ru_call *call, const wn
     return status == WNPU_OK ? aw_begin_audio(a, stats, call) : status;
 }
 
-/* Checks the parameters, and prepares everything that depends on them. */
+/* Prepares everything but hotwords that depends on the parameters, which are checked. */
 static int wi_configure(ru_run *r, int resumed)
 {
-    int status = wi_check(&r->text, &r->audio, &r->voices, &r->call);
-    status = status == WNPU_OK
-                 ? wi_set_language(&r->out.now.language, &r->work, &r->engine, &r->call)
-                 : status;
-    status = status == WNPU_OK
-                 ? wi_set_rules(&r->rules, &r->text.search.filter, &r->engine, &r->call)
-                 : status;
+    int status = wi_set_language(&r->out.now.language, &r->work, &r->engine, &r->call);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = wi_set_rules(&r->rules, &r->text.search.filter, &r->engine, &r->call);
     return status == WNPU_OK ? wi_set_prompts(r, resumed) : status;
 }
 
-/* Prepares a run and fills its first window. */
+/* Checks the parameters, prepares a run and fills its first window. */
 static int wi_open(ru_run *r, const wnpu_audio *audio)
 {
-    int status = wi_configure(r, 0);
+    int status = wi_check(&r->text, &r->audio, &r->voices, &r->call);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = wi_configure(r, 0);
     return status == WNPU_OK ? wi_open_audio(&r->audio, &r->out.now.stats, &r->call, audio)
                              : status;
 }
@@ -31555,18 +31572,37 @@ static int wi_set_hotwords(lr_rules *rules, const en_engine *e, ru_call *call, s
 
 /* ---- the calls ---- */
 
+/* Prepares a run that continues, and fills its window. */
+static int wi_open_again(ru_run *r)
+{
+    int status = wi_configure(r, 1);
+    wi_load_checkpoint(&r->state.checkpoint, &r->out.now); /* the language is that of the run */
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = wi_set_hotwords(&r->rules, &r->engine, &r->call, r->text.max_beams);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    return aw_fill(&r->audio, r->call.cancel, &r->call.error); /* it may have been cancelled while
+                                                                  reading */
+}
+
 /* Continues a run that stopped between two windows, or inside one, which is decoded again. On
  * E_ARGUMENT nothing changes. */
 static int wi_resume(ru_run *r, const wnpu_audio *audio)
 {
     double since = os_now_ms();
     int status = wi_check(&r->text, &r->audio, &r->voices, &r->call);
-    if (status == WNPU_OK && pm_fingerprint(&r->call.params) != r->state.fingerprint) {
-        status = er_set(&r->call.error, WNPU_E_ARGUMENT,
-                        "the parameters differ from those that the run was started with; only "
-                        "callbacks may differ");
+    if (status != WNPU_OK) {
+        return status;
     }
-    status = status == WNPU_OK ? au_continue(r->audio.stream, audio, &r->call.error) : status;
+    if (pm_fingerprint(&r->call.params) != r->state.fingerprint) {
+        return er_set(&r->call.error, WNPU_E_ARGUMENT,
+                      "the parameters differ from those that the run was started with; only "
+                      "callbacks may differ");
+    }
+    status = au_continue(r->audio.stream, audio, &r->call.error);
     if (status != WNPU_OK) {
         return status;
     }
@@ -31575,19 +31611,10 @@ static int wi_resume(ru_run *r, const wnpu_audio *audio)
     r->call.stop.resumed = 1;
     r->work.reported_ms = 0;
     r->work.reported_at = os_now_ms();
-    status = wi_set_language(&r->out.now.language, &r->work, &r->engine, &r->call);
-    status = status == WNPU_OK
-                 ? wi_set_rules(&r->rules, &r->text.search.filter, &r->engine, &r->call)
-                 : status;
-    status = status == WNPU_OK ? wi_set_prompts(r, 1) : status;
-    status = status == WNPU_OK ? wi_set_hotwords(&r->rules, &r->engine, &r->call,
-                                                 r->text.max_beams) : status;
-    wi_load_checkpoint(&r->state.checkpoint, &r->out.now);
     memset(&r->out.store.rest, 0, sizeof r->out.store.rest);
     r->audio.voice.rules = aw_voice_rules(&r->call.params);
     r->bridge.fell_back = 0; /* try a required accelerator again */
-    status = status == WNPU_OK ? aw_fill(&r->audio, r->call.cancel, &r->call.error)
-                               : status; /* it may have been cancelled while reading */
+    status = wi_open_again(r);
     r->out.now.stats.audio_in_ms += ru_elapsed_ms(&since);
     if (status == WNPU_OK) {
         wi_save_checkpoint(&r->state, &r->out.now, &r->work,
@@ -31596,9 +31623,27 @@ static int wi_resume(ru_run *r, const wnpu_audio *audio)
     return wi_finish(r, status);
 }
 
-static int wi_transcribe(ru_run *r, const wnpu_audio *audio)
+/* Prepares a run of wnpu_transcribe(): the first window, hotwords, and the language, if it is
+ * detected before anything is decoded. */
+static int wi_begin(ru_run *r, const wnpu_audio *audio)
 {
     double since = os_now_ms();
+    int status = wi_open(r, audio);
+    r->out.now.stats.audio_in_ms += ru_elapsed_ms(&since);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = wi_set_hotwords(&r->rules, &r->engine, &r->call, r->text.max_beams);
+    if (status != WNPU_OK || !wi_is_language_first(&r->engine, &r->call.params)) {
+        return status;
+    }
+    status = wi_detect_in_windows(r);
+    return status == WNPU_OK ? wi_open_audio(&r->audio, &r->out.now.stats, &r->call, audio)
+                             : status;
+}
+
+static int wi_transcribe(ru_run *r, const wnpu_audio *audio)
+{
     int status;
     if (wi_is_language_first(&r->engine, &r->call.params) && audio != NULL && audio->read != NULL) {
         return er_set(&r->call.error, WNPU_E_ARGUMENT,
@@ -31606,16 +31651,7 @@ static int wi_transcribe(ru_run *r, const wnpu_audio *audio)
                       "start",
                       (int)r->call.params.language_windows);
     }
-    status = wi_open(r, audio);
-    r->out.now.stats.audio_in_ms += ru_elapsed_ms(&since);
-    status = status == WNPU_OK ? wi_set_hotwords(&r->rules, &r->engine, &r->call,
-                                                 r->text.max_beams) : status;
-    if (status == WNPU_OK && wi_is_language_first(&r->engine, &r->call.params)) {
-        status = wi_detect_in_windows(r);
-        status = status == WNPU_OK
-                     ? wi_open_audio(&r->audio, &r->out.now.stats, &r->call, audio)
-                     : status;
-    }
+    status = wi_begin(r, audio);
     r->voices.on = r->call.params.voices != 0 && status == WNPU_OK;
     if (status == WNPU_OK &&
         !ru_cancelled(r->call.cancel)) { /* otherwise the above may be incomplete */
@@ -31630,16 +31666,16 @@ static int wi_transcribe_part(ru_run *r, const wnpu_audio *audio)
 {
     const ru_parts *given = &r->call.parts;
     int status = wi_check_parts(&r->audio, &r->engine, &r->call);
-    if (status == WNPU_OK && r->call.params.append) {
-        status = er_set(&r->call.error, WNPU_E_ARGUMENT, "append is for wnpu_join()");
-    }
-    if (status == WNPU_OK && (given->from_ms < 0 || given->until_ms < 0 ||
-                              (given->until_ms > 0 && given->until_ms <= given->from_ms))) {
-        status = er_set(&r->call.error, WNPU_E_ARGUMENT, "a part from %lld to %lld ms is empty",
-                        (long long)given->from_ms, (long long)given->until_ms);
-    }
     if (status != WNPU_OK) {
         return status;
+    }
+    if (r->call.params.append) {
+        return er_set(&r->call.error, WNPU_E_ARGUMENT, "append is for wnpu_join()");
+    }
+    if (given->from_ms < 0 || given->until_ms < 0 ||
+        (given->until_ms > 0 && given->until_ms <= given->from_ms)) {
+        return er_set(&r->call.error, WNPU_E_ARGUMENT, "a part from %lld to %lld ms is empty",
+                      (long long)given->from_ms, (long long)given->until_ms);
     }
     r->state.part.from_ms = given->from_ms;
     r->state.part.until_ms = given->until_ms;
@@ -31651,11 +31687,16 @@ static int wi_transcribe_part(ru_run *r, const wnpu_audio *audio)
 static int wi_find_cuts(ru_run *r, const wnpu_audio *audio)
 {
     int status = wi_check_parts(&r->audio, &r->engine, &r->call);
-    status = status == WNPU_OK ? wi_open(r, audio) : status;
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = wi_open(r, audio);
     r->state.part.from_ms = INT64_MAX;
     r->state.part.certain = 1;
     r->state.part.phase = RU_BEFORE;
-    status = status == WNPU_OK ? wi_run_windows(r, NULL) : status;
+    if (status == WNPU_OK) {
+        status = wi_run_windows(r, NULL);
+    }
     rs_reset(&r->out.store);
     wi_drop_checkpoint(&r->work);
     return status;
@@ -31670,7 +31711,10 @@ static int wi_detect_speech(ru_run *r, const wnpu_audio *audio)
     r->call.params.commit_step_ms = 0; /* of no use here, like voices: no reason to refuse */
     r->call.params.voices = 0;
     status = wi_check(&r->text, &r->audio, &r->voices, &r->call);
-    status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->call.error) : status;
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = au_open(r->audio.stream, audio, &r->call.error);
     if (status != WNPU_OK) {
         return status;
     }
@@ -31736,9 +31780,14 @@ static int wi_detect_language(ru_run *r, const wnpu_audio *audio, float *probabi
     }
     r->out.now.language.id = -1;
     status = wi_check_languages(&r->work, &r->engine, &r->call.params, &r->call.error);
-    status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->call.error) : status;
-    status = status == WNPU_OK ? aw_begin_audio(&r->audio, &r->out.now.stats, &r->call) : status;
-    status = status == WNPU_OK ? wi_detect_in_speech(r) : status;
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = wi_open_audio(&r->audio, &r->out.now.stats, &r->call, audio);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = wi_detect_in_speech(r);
     if (status != WNPU_OK) {
         return status;
     }
@@ -32434,16 +32483,6 @@ static int st_keep_text(ru_text *text, wnpu_params *p, wnpu_error *error)
     return WNPU_OK;
 }
 
-/* Refuses what no live run has. */
-static int st_check_params(ru_call *call)
-{
-    return call->params.voices == 0
-               ? WNPU_OK
-               : er_set(&call->error, WNPU_E_ARGUMENT,
-                        "voices is for wnpu_transcribe() only: who speaks is known at the end, but "
-                        "text of a live run does not change");
-}
-
 static int st_begin(ru_run *r, const wnpu_stream_options *o)
 {
     wnpu_audio a;
@@ -32455,18 +32494,36 @@ static int st_begin(ru_run *r, const wnpu_stream_options *o)
     r->state.live.skip_late = o->skip_late != 0;
     r->state.live.skipped = 0;
     st_set_detection(&r->state.live, &r->call.params);
-    status = st_check_params(&r->call);
-    status = status == WNPU_OK ? wi_configure(r, 0) : status;
+    if (r->call.params.voices != 0) {
+        return er_set(&r->call.error, WNPU_E_ARGUMENT,
+                      "voices is for wnpu_transcribe() only: who speaks is known at the end, but "
+                      "text of a live run does not change");
+    }
+    status = wi_check(&r->text, &r->audio, &r->voices, &r->call);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = wi_configure(r, 0);
     if (r->state.live.detect_only) {
         r->out.now.language.probability = 0.0f;
     }
-    status = status == WNPU_OK ? st_check(&r->ring, &r->state.live, &r->engine, &r->call, &a)
-                               : status;
-    status = status == WNPU_OK ? wi_set_hotwords(&r->rules, &r->engine, &r->call,
-                                                 r->text.max_beams) : status;
-    r->state.fingerprint = status == WNPU_OK ? pm_fingerprint(&r->call.params) : 0;
-    status = status == WNPU_OK ? st_keep_text(&r->text, &r->call.params, &r->call.error) : status;
-    status = status == WNPU_OK ? au_open(r->audio.stream, &a, &r->call.error) : status;
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = st_check(&r->ring, &r->state.live, &r->engine, &r->call, &a);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = wi_set_hotwords(&r->rules, &r->engine, &r->call, r->text.max_beams);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    r->state.fingerprint = pm_fingerprint(&r->call.params);
+    status = st_keep_text(&r->text, &r->call.params, &r->call.error);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = au_open(r->audio.stream, &a, &r->call.error);
     if (status != WNPU_OK) {
         return status;
     }
@@ -32489,27 +32546,37 @@ static int st_resume(ru_run *r)
         return er_set(&r->call.error, WNPU_E_ARGUMENT, "the parameters differ from those that the "
                       "stream was begun with; only callbacks may differ");
     }
+    status = wi_check(&r->text, &r->audio, &r->voices, &r->call);
+    if (status == WNPU_OK) {
+        status = wi_configure(r, 1);
+    }
+    wi_load_checkpoint(&r->state.checkpoint, &r->out.now); /* the language is that of the run */
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = wi_set_hotwords(&r->rules, &r->engine, &r->call, r->text.max_beams);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = st_keep_text(&r->text, &r->call.params, &r->call.error);
+    if (status != WNPU_OK) {
+        return status;
+    }
     a.read = ri_read;
     a.user = &r->ring;
-    status = wi_configure(r, 1);
-    status = status == WNPU_OK ? wi_set_hotwords(&r->rules, &r->engine, &r->call,
-                                                 r->text.max_beams) : status;
-    status = status == WNPU_OK ? st_keep_text(&r->text, &r->call.params, &r->call.error) : status;
-    status = status == WNPU_OK ? au_continue(r->audio.stream, &a, &r->call.error) : status;
-    if (status == WNPU_OK) {
-        r->audio.stream->ready = ri_ready;
-        r->audio.voice.rules = aw_voice_rules(&r->call.params);
-        r->call.stop.resumed = 1;
-        r->work.live = RU_LIVE;
-        if (!r->ring.ended) {
-            ri_open(&r->ring);
-        }
+    status = au_continue(r->audio.stream, &a, &r->call.error);
+    if (status != WNPU_OK) {
+        return status;
     }
-    wi_load_checkpoint(&r->state.checkpoint, &r->out.now);
-    if (status == WNPU_OK) {
-        tt_refresh(r);
+    r->audio.stream->ready = ri_ready;
+    r->audio.voice.rules = aw_voice_rules(&r->call.params);
+    r->call.stop.resumed = 1;
+    r->work.live = RU_LIVE;
+    if (!r->ring.ended) {
+        ri_open(&r->ring);
     }
-    return status;
+    tt_refresh(r);
+    return WNPU_OK;
 }
 
 /* ---- steps ---- */
