@@ -34974,9 +34974,26 @@ WNPU_API int wnpu_snapshot(wnpu_session *session, void *memory, size_t size)
     return WNPU_OK;
 }
 
+/* Checks that a snapshot is valid and fits this session. */
+static int ap_check_snapshot(wnpu_session *s, const unsigned char *snapshot, size_t size)
+{
+    ru_run *r = &s->run;
+    int status = sn_check_head(&r->engine, &r->call.error, &s->config, snapshot, size);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = sn_check_room(&r->ring, &r->call.error, snapshot);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    return sn_is_valid(&r->audio, &r->out.store, &r->ring, &r->engine, snapshot, size)
+               ? WNPU_OK
+               : er_set(&r->call.error, WNPU_E_ARGUMENT, "the snapshot is damaged although its "
+                        "checksum matches: it was not written by a session");
+}
+
 WNPU_API int wnpu_restore(wnpu_session *session, const void *snapshot, size_t size)
 {
-    ru_run *r;
     int status;
     if (session == NULL || snapshot == NULL) {
         return WNPU_E_ARGUMENT;
@@ -34984,18 +35001,10 @@ WNPU_API int wnpu_restore(wnpu_session *session, const void *snapshot, size_t si
     if (ap_enter_new(session) != WNPU_OK) {
         return WNPU_E_STATE;
     }
-    r = &session->run;
-    status = sn_check_head(&r->engine, &r->call.error, &session->config, snapshot, size);
-    status = status == WNPU_OK ? sn_check_room(&r->ring, &r->call.error, snapshot) : status;
-    if (status == WNPU_OK &&
-        !sn_is_valid(&r->audio, &r->out.store, &r->ring, &r->engine, snapshot, size)) {
-        status = er_set(&r->call.error, WNPU_E_ARGUMENT,
-                        "the snapshot is damaged although its checksum matches: it was not written "
-                        "by a session");
-    }
+    status = ap_check_snapshot(session, snapshot, size);
     if (status == WNPU_OK) {
-        wi_reset(r);
-        sn_read(r, snapshot);
+        wi_reset(&session->run);
+        sn_read(&session->run, snapshot);
         ap_finish_stats(session);
     }
     return ap_leave(session, status);
@@ -35070,18 +35079,28 @@ static int ap_live_params(wnpu_session *s, const wnpu_params *given)
     return ap_params(s, given);
 }
 
+/* Begins a live run in a session that was entered and reset. */
+static int ap_stream_begin(wnpu_session *s, const wnpu_params *params,
+                           const wnpu_stream_options *options)
+{
+    wnpu_stream_options ours;
+    int status = ap_live_params(s, params);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = ap_stream_options(s, &ours, options);
+    return status == WNPU_OK ? st_begin(&s->run, &ours) : status;
+}
+
 WNPU_API int wnpu_stream_begin(wnpu_session *session, const wnpu_params *params,
                                const wnpu_stream_options *options)
 {
-    wnpu_stream_options ours;
     int status = ap_enter_new(session);
     if (status != WNPU_OK) {
         return status;
     }
     wi_reset(&session->run);
-    status = ap_live_params(session, params);
-    status = status == WNPU_OK ? ap_stream_options(session, &ours, options) : status;
-    status = status == WNPU_OK ? st_begin(&session->run, &ours) : status;
+    status = ap_stream_begin(session, params, options);
     ap_finish_stats(session);
     return ap_leave(session, status);
 }
@@ -35213,6 +35232,17 @@ WNPU_API int wnpu_get_live(const wnpu_session *session, wnpu_live *live)
 
 /* ---- phrases, languages and speech ---- */
 
+/* Chooses in a session that was entered and reset, and whose parameters are set. */
+static int ap_choose(wnpu_session *s, const wnpu_audio *audio, const char *const *phrases,
+                     size_t n_phrases)
+{
+    if (phrases == NULL || n_phrases < 1 || n_phrases > 65535) {
+        return er_set(&s->run.call.error, WNPU_E_ARGUMENT, "%lu phrases; give 1 to 65535",
+                      (unsigned long)n_phrases);
+    }
+    return wi_choose(&s->run, audio, phrases, n_phrases);
+}
+
 WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const wnpu_audio *audio,
                          const char *const *phrases, size_t n_phrases, wnpu_choice *choice)
 {
@@ -35227,11 +35257,9 @@ WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const
     }
     wi_reset(&session->run);
     status = ap_params(session, params);
-    if (status == WNPU_OK && (phrases == NULL || n_phrases < 1 || n_phrases > 65535)) {
-        status = er_set(&session->run.call.error, WNPU_E_ARGUMENT, "%lu phrases; give 1 to 65535",
-                        (unsigned long)n_phrases);
+    if (status == WNPU_OK) {
+        status = ap_choose(session, audio, phrases, n_phrases);
     }
-    status = status == WNPU_OK ? wi_choose(&session->run, audio, phrases, n_phrases) : status;
     if (status == WNPU_OK) {
         (void)er_export(choice, &session->run.work.choice, sizeof *choice);
     }
@@ -36040,12 +36068,14 @@ static int sf_open(sf_run *r, const wnpu_allocator *allocator, wnpu_error *error
 }
 
 /* Runs all tests; found receives the checksums of the last instruction set. */
-static int sf_check_all(sf_run *r, const wnpu_allocator *allocator, uint64_t *found,
-                        wnpu_error *error)
+static int sf_check_model(sf_run *r, const wnpu_allocator *allocator, uint64_t *found,
+                          wnpu_error *error)
 {
-    int isa, status = sf_open(r, allocator, error);
-    status = status == WNPU_OK ? sf_check_tokens(&r->model->vocab, error) : status;
-    status = status == WNPU_OK ? tp_open(&r->pool, 1, NULL, NULL, &r->cancel, error) : status;
+    int isa, status = sf_check_tokens(&r->model->vocab, error);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = tp_open(&r->pool, 1, NULL, NULL, &r->cancel, error);
     for (isa = WNPU_ISA_SCALAR; isa < CP_ISAS && status == WNPU_OK; isa++) {
         if (cp_usable((wnpu_isa)isa)) {
             status = sf_check_isa(r, allocator, (wnpu_isa)isa, found, error);
@@ -36053,6 +36083,18 @@ static int sf_check_all(sf_run *r, const wnpu_allocator *allocator, uint64_t *fo
         }
     }
     tp_close(&r->pool);
+    return status;
+}
+
+/* Runs all tests with a model that exists only for them. */
+static int sf_check_all(sf_run *r, const wnpu_allocator *allocator, uint64_t *found,
+                        wnpu_error *error)
+{
+    int status = sf_open(r, allocator, error);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = sf_check_model(r, allocator, found, error);
     wnpu_model_close(r->model);
     return status;
 }
