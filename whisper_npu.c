@@ -1664,6 +1664,15 @@ static int tp_open(tp_pool *pool, unsigned threads, wnpu_parallel_for_fn host, v
 /* ---- zeroing new memory ---- */
 #define TP_SAMPLE ((size_t)256 << 10) /* bytes whose time in small pages is measured */
 
+/* New memory that is to be zero. */
+typedef struct tp_memory {
+    const wnpu_allocator *allocator; /* that it comes from */
+    unsigned char *memory; /* [size] */
+    size_t used;   /* leading bytes that are in use, fewer than AR_HUGE - TP_SAMPLE */
+    size_t size;
+    int whole;     /* 0: parts outside huge pages are skipped */
+} tp_memory;
+
 typedef struct tp_zeroing {
     const wnpu_allocator *allocator;
     unsigned char *memory;
@@ -1701,9 +1710,9 @@ static void tp_zero_task(void *context, size_t index, unsigned worker)
     tp_zero_page(context, index);
 }
 
-/* Prepares to zero new memory except its first `used` bytes (fewer than AR_HUGE - TP_SAMPLE). What
- * remains is split into pages of AR_HUGE bytes, which may be zeroed in any order and by any thread.
- * They become huge pages while these are fast, then small pages, or none unless `whole` is set.
+/* Prepares to zero new memory except its first `used` bytes. What remains is split into pages of
+ * AR_HUGE bytes, which may be zeroed in any order and by any thread. They become huge pages while
+ * these are fast, then small pages, or none unless `whole` is set.
  *
  * Zeroing a huge page takes at most a seventh of the time of the small pages it replaces, unless a
  * virtual machine has to obtain its memory from the host first: then it takes as long as the small
@@ -1711,19 +1720,18 @@ static void tp_zero_task(void *context, size_t index, unsigned worker)
  * the time of small pages, or 1 ms. The time is measured until the memory has been written, because
  * some virtual machines obtain memory only then. If all of the memory is needed, small pages are
  * populated in one call; otherwise by page faults on first use. */
-static void tp_zeroing_start(tp_zeroing *b, const wnpu_allocator *allocator, void *memory,
-                             size_t used, size_t size, int whole)
+static void tp_zeroing_start(tp_zeroing *b, const tp_memory *m)
 {
-    const size_t sample = er_min(size - used, TP_SAMPLE);
-    const size_t at = used > 0 ? used : size - sample; /* next to bytes in small pages */
+    const size_t sample = er_min(m->size - m->used, TP_SAMPLE);
+    const size_t at = m->used > 0 ? m->used : m->size - sample; /* next to bytes in small pages */
     const double since = os_now_ms();
     memset(b, 0, sizeof *b);
-    b->allocator = allocator;
-    b->memory = memory;
-    b->done = used > 0 ? used + sample : 0;
-    b->size = used > 0 ? size : at;
-    b->whole = whole;
-    if (whole) {
+    b->allocator = m->allocator;
+    b->memory = m->memory;
+    b->done = m->used > 0 ? m->used + sample : 0;
+    b->size = m->used > 0 ? m->size : at;
+    b->whole = m->whole;
+    if (m->whole) {
         os_populate(b->memory + at, sample);
     }
     memset(b->memory + at, 0, sample);
@@ -1732,11 +1740,10 @@ static void tp_zeroing_start(tp_zeroing *b, const wnpu_allocator *allocator, voi
 }
 
 /* Zeroes new memory with all threads. Returns 1 if no huge page exceeded the limit. */
-static int tp_zero(tp_pool *pool, const wnpu_allocator *allocator, void *memory, size_t used,
-                   size_t size, int whole)
+static int tp_zero(tp_pool *pool, const tp_memory *m)
 {
     tp_zeroing job;
-    tp_zeroing_start(&job, allocator, memory, used, size, whole);
+    tp_zeroing_start(&job, m);
     tp_run(pool, tp_zeroing_pages(&job), tp_zero_task, &job);
     return !job.slow;
 }
@@ -6447,21 +6454,27 @@ static size_t gm_groups(const gm_weight *w)
     return (size_t)w->k4 / gm_fold_from(w->bits) * gm_fold_to(w->bits);
 }
 
-/* Sets the fields of a [n, k] weight and carves its memory; all pointers are NULL while measuring.
- * Rows are set one by one; the padding has to be zero. */
-static void gm_carve_as(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, uint32_t bits,
-                        int bias, int keep_float)
+/* What memory a weight needs. */
+typedef struct gm_layout {
+    uint32_t n, k, bits; /* [n, k] values of `bits`: 8, 6 or 4 */
+    int bias;            /* 1: it has a bias */
+    int keep_float;      /* 1: its float values are kept, too */
+} gm_layout;
+
+/* Sets the fields of a weight and carves its memory; all pointers are NULL while measuring. Rows
+ * are set one by one; the padding has to be zero. */
+static void gm_carve(ar_arena *arena, gm_weight *w, const gm_layout *s)
 {
-    const uint32_t fold = 4 * gm_fold_from(bits);
+    const uint32_t fold = 4 * gm_fold_from(s->bits);
     size_t columns, groups, floats;
     memset(w, 0, sizeof *w);
-    w->n = n;
-    w->k = k;
-    w->bits = bits;
-    w->n16 = n / 16 + (n % 16 != 0);
-    w->k4 = (k / fold + (k % fold != 0)) * gm_fold_from(bits);
+    w->n = s->n;
+    w->k = s->k;
+    w->bits = s->bits;
+    w->n16 = s->n / 16 + (s->n % 16 != 0);
+    w->k4 = (s->k / fold + (s->k % fold != 0)) * gm_fold_from(s->bits);
     columns = (size_t)w->n16 * 16;
-    if (ar_mul(w->n16, gm_groups(w), &groups) != 0 || ar_mul(columns, k, &floats) != 0 ||
+    if (ar_mul(w->n16, gm_groups(w), &groups) != 0 || ar_mul(columns, s->k, &floats) != 0 ||
         columns / 16 != w->n16) {
         arena->overflow = 1;
         return;
@@ -6469,15 +6482,8 @@ static void gm_carve_as(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, u
     w->packed = ar_carve(arena, groups, GM_GROUP);
     w->scale = ar_carve(arena, columns, sizeof(float));
     w->correction = ar_carve(arena, columns, sizeof(int32_t));
-    w->bias = bias ? ar_carve(arena, columns, sizeof(float)) : NULL;
-    w->exact = keep_float ? ar_carve(arena, floats, sizeof(float)) : NULL;
-}
-
-/* Carves a weight in bytes. */
-static void gm_carve(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, int bias,
-                     int keep_float)
-{
-    gm_carve_as(arena, w, n, k, 8, bias, keep_float);
+    w->bias = s->bias ? ar_carve(arena, columns, sizeof(float)) : NULL;
+    w->exact = s->keep_float ? ar_carve(arena, floats, sizeof(float)) : NULL;
 }
 
 /* One row's first byte; four of its bytes are adjacent in each group. */
@@ -11252,7 +11258,10 @@ typedef struct mf_loader {
     uint32_t bits;      /* that weights of layers are to have */
     char name[MF_MAX_NAME + 1];
     ar_arena head, data; /* of the model: structures with pointers, and the data they point to */
+    size_t head_size, data_size; /* of these in bytes, as measured */
     size_t texts_end;    /* end of filters and vocabulary in data */
+    int keep_float;      /* float weights are kept, too */
+    unsigned char *image; /* see mf_input */
     wnpu_model scratch; /* stands for the model while it is measured */
     mf_layer scratch_layer;
     uint32_t n_sections;
@@ -12015,12 +12024,12 @@ static uint32_t mf_weight_bits(const wnpu_model *m)
     return m->encoder[0].qkv.bits;
 }
 
-static void mf_carve_weight(mf_loader *l, gm_weight *w, uint32_t n, uint32_t k, int keep)
+static void mf_carve_weight(mf_loader *l, gm_weight *w, uint32_t n, uint32_t k)
 {
-    gm_carve_as(&l->data, w, n, k, l->bits, 1, keep);
+    gm_carve(&l->data, w, &(gm_layout){n, k, l->bits, 1, l->keep_float});
 }
 
-static void mf_carve_layer(mf_loader *l, mf_layer *layer, uint32_t number, int decoder, int keep)
+static void mf_carve_layer(mf_loader *l, mf_layer *layer, uint32_t number, int decoder)
 {
     const char *part = decoder ? "decoder" : "encoder";
     const uint32_t d = l->sizes[MF_TEXT_STATE];
@@ -12028,33 +12037,33 @@ static void mf_carve_layer(mf_loader *l, mf_layer *layer, uint32_t number, int d
     mf_section_begin(l, part, number, "attn_norm");
     mf_carve_norm(l, &layer->attn_norm, d);
     mf_section_begin(l, part, number, "qkv");
-    mf_carve_weight(l, &layer->qkv, 3 * d, d, keep);
+    mf_carve_weight(l, &layer->qkv, 3 * d, d);
     mf_section_begin(l, part, number, "attn_out");
-    mf_carve_weight(l, &layer->attn_out, d, d, keep);
+    mf_carve_weight(l, &layer->attn_out, d, d);
     if (decoder) {
         mf_section_begin(l, part, number, "cross_norm");
         mf_carve_norm(l, &layer->cross_norm, d);
         mf_section_begin(l, part, number, "cross_q");
-        mf_carve_weight(l, &layer->cross_q, d, d, keep);
+        mf_carve_weight(l, &layer->cross_q, d, d);
         mf_section_begin(l, part, number, "cross_kv");
-        mf_carve_weight(l, &layer->cross_kv, 2 * d, d, keep);
+        mf_carve_weight(l, &layer->cross_kv, 2 * d, d);
         mf_section_begin(l, part, number, "cross_out");
-        mf_carve_weight(l, &layer->cross_out, d, d, keep);
+        mf_carve_weight(l, &layer->cross_out, d, d);
     }
     mf_section_begin(l, part, number, "mlp_norm");
     mf_carve_norm(l, &layer->mlp_norm, d);
     mf_section_begin(l, part, number, "fc1");
-    mf_carve_weight(l, &layer->fc1, 4 * d, d, keep);
+    mf_carve_weight(l, &layer->fc1, 4 * d, d);
     mf_section_begin(l, part, number, "fc2");
-    mf_carve_weight(l, &layer->fc2, d, 4 * d, keep);
+    mf_carve_weight(l, &layer->fc2, d, 4 * d);
 }
 
-static mf_layer *mf_carve_layers(mf_loader *l, uint32_t count, int decoder, int keep)
+static mf_layer *mf_carve_layers(mf_loader *l, uint32_t count, int decoder)
 {
     uint32_t i;
     mf_layer *layers = ar_carve(&l->head, count, sizeof *layers);
     for (i = 0; i < count; i++) {
-        mf_carve_layer(l, layers != NULL ? &layers[i] : &l->scratch_layer, i, decoder, keep);
+        mf_carve_layer(l, layers != NULL ? &layers[i] : &l->scratch_layer, i, decoder);
     }
     return layers;
 }
@@ -12067,7 +12076,7 @@ static float *mf_carve_floats(mf_loader *l, const char *section, size_t count)
 
 /* Carves the data. Their layout depends on the sizes alone, and a pack is an image of them: any
  * change here, in tk_carve() or in gm_carve() must raise MF_PACK_VERSION. */
-WNPU_RARE static void mf_carve_data(mf_loader *l, wnpu_model *m, int keep)
+WNPU_RARE static void mf_carve_data(mf_loader *l, wnpu_model *m)
 {
     const uint32_t *s = l->sizes;
     uint32_t d = s[MF_TEXT_STATE];
@@ -12078,15 +12087,15 @@ WNPU_RARE static void mf_carve_data(mf_loader *l, wnpu_model *m, int keep)
     m->vocab.n_mels = (int32_t)s[MF_MELS];
     l->texts_end = l->data.used;
     mf_section_begin(l, NULL, 0, "encoder.conv1");
-    gm_carve(&l->data, &m->conv1, d, 3 * s[MF_MELS], 1, keep);
+    gm_carve(&l->data, &m->conv1, &(gm_layout){d, 3 * s[MF_MELS], 8, 1, l->keep_float});
     mf_section_begin(l, NULL, 0, "encoder.conv2");
-    gm_carve(&l->data, &m->conv2, d, 3 * d, 1, keep);
+    gm_carve(&l->data, &m->conv2, &(gm_layout){d, 3 * d, 8, 1, l->keep_float});
     m->audio_position = mf_carve_floats(l, "encoder.position", (size_t)s[MF_AUDIO_CTX] * d);
-    m->encoder = mf_carve_layers(l, s[MF_AUDIO_LAYER], 0, keep);
+    m->encoder = mf_carve_layers(l, s[MF_AUDIO_LAYER], 0);
     mf_section_begin(l, NULL, 0, "encoder.norm");
     mf_carve_norm(l, &m->encoder_norm, d);
     mf_section_begin(l, NULL, 0, "decoder.embedding");
-    gm_carve_as(&l->data, &m->embedding, s[MF_VOCAB], d, 4, 0, keep);
+    gm_carve(&l->data, &m->embedding, &(gm_layout){s[MF_VOCAB], d, 4, 0, l->keep_float});
     mf_section_begin(l, NULL, 0, "decoder.embedding_low");
     m->embedding_low = ar_carve(&l->data, (size_t)s[MF_VOCAB] * d, 1);
     m->embedding_mean = mf_carve_floats(l, "decoder.embedding_mean", d);
@@ -12095,7 +12104,7 @@ WNPU_RARE static void mf_carve_data(mf_loader *l, wnpu_model *m, int keep)
     m->wide_values = ar_carve(&l->data, OP_WIDE_MAX * ((size_t)m->embedding.n16 * 16),
                               sizeof(float));
     m->text_position = mf_carve_floats(l, "decoder.position", (size_t)s[MF_TEXT_CTX] * d);
-    m->decoder = mf_carve_layers(l, s[MF_TEXT_LAYER], 1, keep);
+    m->decoder = mf_carve_layers(l, s[MF_TEXT_LAYER], 1);
     mf_section_begin(l, NULL, 0, "decoder.norm");
     mf_carve_norm(l, &m->decoder_norm, d);
     mf_section_begin(l, NULL, 0, "decoder.alignment");
@@ -12104,7 +12113,7 @@ WNPU_RARE static void mf_carve_data(mf_loader *l, wnpu_model *m, int keep)
 
 /* Measures or lays out the model in l->head and l->data. The first object in head is the
  * wnpu_model. */
-static wnpu_model *mf_carve(mf_loader *l, int keep)
+static wnpu_model *mf_carve(mf_loader *l)
 {
     const uint32_t *s = l->sizes;
     wnpu_model *m = ar_carve(&l->head, 1, sizeof *m);
@@ -12119,10 +12128,10 @@ static wnpu_model *mf_carve(mf_loader *l, int keep)
     m->n_text_head = s[MF_TEXT_HEAD];
     m->n_text_layer = s[MF_TEXT_LAYER];
     m->n_mels = s[MF_MELS];
-    m->has_float = keep;
+    m->has_float = l->keep_float;
     m->weight_type = mf_types[l->weight_type].name;
     l->n_sections = 0;
-    mf_carve_data(l, m, keep);
+    mf_carve_data(l, m);
     return m;
 }
 
@@ -12265,34 +12274,6 @@ static void mf_set_row(const op_kernels *op, gm_weight *w, uint32_t row, const f
 
 #define MF_STEP_MIN 1e-36f /* smaller steps would have too few significant bits */
 
-/* Quantises the embedding of token `row`; values is overwritten. The mean (minus_mean is its
- * negative) and wide_columns are removed first; the rest becomes an int4 value and a remainder. */
-static void mf_set_token(const op_kernels *op, const wnpu_model *m, gm_weight *w, uint32_t row,
-                         float *values, const float *less, int8_t *q)
-{
-    float scale;
-    uint32_t peak;
-    size_t i;
-    mf_keep_exact(w, row, values);
-    op->bias(values, values, w->k, less, OP_STORE);
-    for (i = 0; i < OP_WIDE_MAX && m->wide_columns[i] < w->k; i++) {
-        m->wide_values[i * w->n16 * 16 + row] = values[m->wide_columns[i]];
-        values[m->wide_columns[i]] = 0.0f;
-    }
-    peak = op->size(values, w->k);
-    memcpy(&scale, &peak, sizeof scale);
-    scale = scale / MF_INT4_PEAK;
-    if (scale < MF_STEP_MIN) {
-        scale = 0.0f;
-        memset(q, 0, (size_t)w->k4 * 4);
-    } else {
-        memset(q + w->k / 8 * 8, 0, ((size_t)w->k4 - w->k / 8 * 2) * 4);
-        w->correction[row] = -128 * 16 *
-            op->digits(q, m->embedding_low + (size_t)row * w->k, values, w->k, scale);
-    }
-    w->scale[row] = scale * (1.0f / 16.0f);
-}
-
 #define MF_CHUNK_ROWS 64u /* rows per work item: whole panels and heads, and few reads */
 
 /* ---- rotated heads ----
@@ -12368,6 +12349,37 @@ typedef struct mf_job {
     uint32_t bad;        /* atomic: first row with a value that is not finite or too large */
 } mf_job;
 
+/* Quantises the embedding of token `row`, which is w->row and is overwritten, to q. The mean and
+ * wide_columns are removed first; the rest becomes an int4 value and a remainder. */
+static void mf_set_token(const mf_job *j, mf_worker *w, uint32_t row, int8_t *q)
+{
+    const op_kernels *op = j->l->op;
+    const wnpu_model *m = j->m;
+    const float *less = j->team->worker[0].transposed; /* the negative mean, see mf_find_mean() */
+    gm_weight *to = j->at;
+    float *values = w->row, scale;
+    uint32_t peak;
+    size_t i;
+    mf_keep_exact(to, row, values);
+    op->bias(values, values, to->k, less, OP_STORE);
+    for (i = 0; i < OP_WIDE_MAX && m->wide_columns[i] < to->k; i++) {
+        m->wide_values[i * to->n16 * 16 + row] = values[m->wide_columns[i]];
+        values[m->wide_columns[i]] = 0.0f;
+    }
+    peak = op->size(values, to->k);
+    memcpy(&scale, &peak, sizeof scale);
+    scale = scale / MF_INT4_PEAK;
+    if (scale < MF_STEP_MIN) {
+        scale = 0.0f;
+        memset(q, 0, (size_t)to->k4 * 4);
+    } else {
+        memset(q + to->k / 8 * 8, 0, ((size_t)to->k4 - to->k / 8 * 2) * 4);
+        to->correction[row] = -128 * 16 *
+            op->digits(q, m->embedding_low + (size_t)row * to->k, values, to->k, scale);
+    }
+    to->scale[row] = scale * (1.0f / 16.0f);
+}
+
 /* Converts one row. Rows of weights go to the worker's digits[held], others to their place in the
  * model. Returns 0 if a value is not finite or too large. */
 static int mf_load_row(const mf_job *j, mf_worker *w, uint32_t row, const unsigned char *bytes,
@@ -12390,7 +12402,7 @@ static int mf_load_row(const mf_job *j, mf_worker *w, uint32_t row, const unsign
         peak = op->size(w->row, j->columns);
     }
     if (j->part->target == MF_TOKENS) {
-        mf_set_token(op, j->m, j->at, row, w->row, j->team->worker[0].transposed, w->digits[held]);
+        mf_set_token(j, w, row, w->digits[held]);
     } else if (j->part->target == MF_ROWS) {
         mf_set_row(op, j->at, (uint32_t)first + row, values, peak, w->digits[held]);
     } else if (j->part->target == MF_BIAS) {
@@ -12729,42 +12741,42 @@ static void *mf_alloc(const wnpu_allocator *allocator, size_t size, const char *
     return memory;
 }
 
-/* Sizes of head and data. */
-static int mf_measure(mf_loader *l, int keep, size_t *head, size_t *data)
+/* Sets the sizes of head and data. */
+static int mf_measure(mf_loader *l)
 {
     size_t both;
     memset(&l->head, 0, sizeof l->head);
     memset(&l->data, 0, sizeof l->data);
-    (void)mf_carve(l, keep);
-    *head = l->head.used;
-    *data = l->data.used;
-    if (l->head.overflow || l->data.overflow || ar_add(*head, *data, &both) != 0) {
+    (void)mf_carve(l);
+    l->head_size = l->head.used;
+    l->data_size = l->data.used;
+    if (l->head.overflow || l->data.overflow ||
+        ar_add(l->head_size, l->data_size, &both) != 0) {
         return er_set(l->error, WNPU_E_MEMORY, "the model does not fit into the address space; use "
                       "a smaller one");
     }
     return WNPU_OK;
 }
 
-/* Lays out the model in memory for the head and in data, which may be elsewhere. */
-static int mf_lay_out(mf_loader *l, int keep, void *head, size_t head_size, unsigned char *data,
-                      size_t data_size, wnpu_model **model)
+/* Lays out the measured model in memory for the head and in data, which may be elsewhere. */
+static int mf_lay_out(mf_loader *l, unsigned char *head, unsigned char *data, wnpu_model **model)
 {
     memset(&l->head, 0, sizeof l->head);
     memset(&l->data, 0, sizeof l->data);
     l->head.base = head;
-    l->head.size = head_size;
+    l->head.size = l->head_size;
     l->data.base = data;
-    l->data.size = data_size;
-    *model = mf_carve(l, keep);
-    if (l->head.used != head_size || l->data.used != data_size) {
+    l->data.size = l->data_size;
+    *model = mf_carve(l);
+    if (l->head.used != l->head_size || l->data.used != l->data_size) {
         return er_set(l->error, WNPU_E_INTERNAL, "a model was measured as %llu and %llu bytes and "
-                      "takes %llu and %llu; please report it", (unsigned long long)head_size,
-                      (unsigned long long)data_size, (unsigned long long)l->head.used,
+                      "takes %llu and %llu; please report it", (unsigned long long)l->head_size,
+                      (unsigned long long)l->data_size, (unsigned long long)l->head.used,
                       (unsigned long long)l->data.used);
     }
     (*model)->name = mf_model_name(l);
     (*model)->data = data;
-    (*model)->data_size = data_size;
+    (*model)->data_size = l->data_size;
     return WNPU_OK;
 }
 
@@ -12786,23 +12798,44 @@ static int mf_start_team(mf_loader *l, mf_team *team, const wnpu_model_config *c
 }
 
 /* Lays out the model in memory and loads it. */
-static int mf_fill(mf_loader *l, const wnpu_allocator *allocator, mf_team *team, int keep,
-                   unsigned char *memory, size_t head, size_t data, wnpu_model **model)
+static int mf_fill(mf_loader *l, const wnpu_allocator *allocator, mf_team *team,
+                   unsigned char *memory, wnpu_model **model)
 {
+    const size_t texts_end = l->head_size + l->texts_end;
     mf_job j;
     int status;
     memset(&j, 0, sizeof j);
     j.l = l;
     j.team = team;
     /* padding is zero, as in a pack */
-    tp_zeroing_start(&j.zeroing, allocator, memory, 0, head + data, 1);
-    for (; j.cleared < tp_zeroing_pages(&j.zeroing) && j.cleared * AR_HUGE < head + l->texts_end;
+    tp_zeroing_start(&j.zeroing,
+                     &(tp_memory){allocator, memory, 0, l->head_size + l->data_size, 1});
+    for (; j.cleared < tp_zeroing_pages(&j.zeroing) && j.cleared * AR_HUGE < texts_end;
          j.cleared++) {
         tp_zero_page(&j.zeroing, j.cleared);
     }
-    status = mf_lay_out(l, keep, memory, head, memory + head, data, model);
+    status = mf_lay_out(l, memory, memory + l->head_size, model);
     j.m = *model;
     return status == WNPU_OK ? mf_load(&j) : status;
+}
+
+/* Fills memory with threads that exist only for that. */
+static int mf_fill_with_team(mf_loader *l, const wnpu_model_config *config,
+                             const wnpu_allocator *allocator, unsigned char *memory,
+                             wnpu_model **model)
+{
+    mf_team *team = mf_alloc(allocator, mf_team_size(l), "opening a model", l->error);
+    int status;
+    if (team == NULL) {
+        return WNPU_E_MEMORY;
+    }
+    status = mf_start_team(l, team, config);
+    if (status == WNPU_OK) {
+        status = mf_fill(l, allocator, team, memory, model);
+        tp_close(&team->pool);
+    }
+    allocator->release(allocator->user, team, mf_team_size(l));
+    return status;
 }
 
 /* Checks the alignment heads of a configuration. */
@@ -12842,40 +12875,30 @@ static void mf_set_heads(wnpu_model *m, const wnpu_model_config *config)
 static int mf_build(mf_loader *l, const wnpu_model_config *config, const wnpu_allocator *allocator,
                     wnpu_model **model)
 {
-    size_t head = 0, data = 0;
     unsigned char *memory;
-    mf_team *team;
-    int keep = config->keep_float != 0, status = mf_check_heads(l, config);
+    size_t size;
+    int status = mf_check_heads(l, config);
     if (status != WNPU_OK) {
         return status;
     }
-    status = mf_measure(l, keep, &head, &data);
+    status = mf_measure(l);
     if (status != WNPU_OK) {
         return status;
     }
-    memory = mf_alloc(allocator, head + data, "a model", l->error);
+    size = l->head_size + l->data_size;
+    memory = mf_alloc(allocator, size, "a model", l->error);
     if (memory == NULL) {
         return WNPU_E_MEMORY;
     }
-    team = mf_alloc(allocator, mf_team_size(l), "opening a model", l->error);
-    status = team != NULL ? mf_start_team(l, team, config) : WNPU_E_MEMORY;
-    if (status == WNPU_OK) {
-        status = mf_fill(l, allocator, team, keep, memory, head, data, model);
-        tp_close(&team->pool);
-    }
-    if (status == WNPU_OK) {
-        mf_set_heads(*model, config);
-    }
-    if (team != NULL) {
-        allocator->release(allocator->user, team, mf_team_size(l));
-    }
+    status = mf_fill_with_team(l, config, allocator, memory, model);
     if (status != WNPU_OK) {
-        allocator->release(allocator->user, memory, head + data);
+        allocator->release(allocator->user, memory, size);
         *model = NULL;
         return status;
     }
+    mf_set_heads(*model, config);
     (*model)->allocator = *allocator;
-    (*model)->size = head + data;
+    (*model)->size = size;
     return WNPU_OK;
 }
 
@@ -13221,13 +13244,11 @@ static int mf_pack_check(mf_loader *l, const wnpu_model_config *config, wnpu_mod
     return status == WNPU_OK ? mf_pack_values(l, m) : status;
 }
 
-/* Reads the header and determines the bytes of structures, the bytes of the data, and their start
- * in the file. */
-static int mf_pack_sizes(mf_loader *l, const wnpu_model_config *config, const unsigned char **h,
-                         size_t *data_at, size_t *head, size_t *data)
+/* Reads the header, measures the model, and determines where in the file its data begin. */
+static int mf_pack_sizes(mf_loader *l, const unsigned char **h, size_t *data_at)
 {
     int status;
-    if (config->keep_float) {
+    if (l->keep_float) {
         return er_set(l->error, WNPU_E_UNSUPPORTED, "a pack holds no float weights, which "
                       "keep_float asks for; open the file that the pack was made from");
     }
@@ -13235,37 +13256,51 @@ static int mf_pack_sizes(mf_loader *l, const wnpu_model_config *config, const un
     if (status != WNPU_OK) {
         return status;
     }
-    status = mf_measure(l, 0, head, data);
+    status = mf_measure(l);
     return status == WNPU_OK ? mf_pack_table(l, *h, *data_at) : status;
 }
 
-/* image: the source's bytes, valid as long as the model, or NULL to copy them. */
-static int mf_open_pack(mf_loader *l, const wnpu_model_config *config,
-                        const wnpu_allocator *allocator, unsigned char *image, wnpu_model **model)
+/* Lays out the model in memory and over the image of the pack: l->image or, if that is NULL, a copy
+ * that is read to behind the structures in memory. */
+static int mf_lay_out_pack(mf_loader *l, const unsigned char *h, size_t data_at,
+                           unsigned char *memory, wnpu_model **model)
 {
-    const unsigned char *h = NULL;
-    unsigned char *memory;
-    size_t data_at = 0, head = 0, data = 0, own;
-    int status = mf_pack_sizes(l, config, &h, &data_at, &head, &data);
+    unsigned char *image = l->image;
+    int status;
+    if (image == NULL) {
+        image = memory + l->head_size;
+        status = mf_pack_read(l, image, h, data_at);
+        if (status != WNPU_OK) {
+            return status;
+        }
+    }
+    status = mf_lay_out(l, memory, image + data_at, model);
     if (status != WNPU_OK) {
         return status;
     }
-    own = image != NULL ? head : head + data_at + data; /* data_at + data: the file */
+    (*model)->image = image;
+    (*model)->image_size = data_at + l->data_size;
+    (*model)->shared = l->image != NULL ? (*model)->image_size : 0;
+    return WNPU_OK;
+}
+
+static int mf_open_pack(mf_loader *l, const wnpu_model_config *config,
+                        const wnpu_allocator *allocator, wnpu_model **model)
+{
+    const unsigned char *h = NULL;
+    unsigned char *memory;
+    size_t data_at = 0, own;
+    int status = mf_pack_sizes(l, &h, &data_at);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    own = l->head_size + (l->image != NULL ? 0 : data_at + l->data_size);
     memory = mf_alloc(allocator, own, "a model", l->error);
     if (memory == NULL) {
         return WNPU_E_MEMORY;
     }
-    if (image == NULL) {
-        image = memory + head;
-        status = mf_pack_read(l, image, h, data_at);
-    }
+    status = mf_lay_out_pack(l, h, data_at, memory, model);
     if (status == WNPU_OK) {
-        status = mf_lay_out(l, 0, memory, head, image + data_at, data, model);
-    }
-    if (status == WNPU_OK) {
-        (*model)->image = image;
-        (*model)->image_size = data_at + data;
-        (*model)->shared = own == head ? data_at + data : 0;
         (*model)->allocator = *allocator;
         (*model)->size = own;
         status = mf_pack_check(l, config, *model);
@@ -13285,12 +13320,15 @@ static int mf_is_pack(const unsigned char *bytes, size_t n)
 static int mf_measure_pack(mf_loader *l, const wnpu_model_config *config, wnpu_model_memory *memory)
 {
     const unsigned char *h = NULL;
-    size_t data_at = 0, head = 0, data = 0;
-    int status = mf_pack_sizes(l, config, &h, &data_at, &head, &data);
-    memory->held = head + (config->copy ? data_at + data : 0);
-    memory->shared = config->copy ? 0 : data_at + data;
+    size_t data_at = 0;
+    int status = mf_pack_sizes(l, &h, &data_at);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    memory->held = l->head_size + (config->copy ? data_at + l->data_size : 0);
+    memory->shared = config->copy ? 0 : data_at + l->data_size;
     memory->peak = memory->held + sizeof *l;
-    return status;
+    return WNPU_OK;
 }
 
 /* ---- opening ---- */
@@ -13327,22 +13365,20 @@ static int mf_read_for(mf_loader *l, const wnpu_model_config *config)
 
 static int mf_measure_ggml(mf_loader *l, const wnpu_model_config *config, wnpu_model_memory *memory)
 {
-    size_t head = 0, data = 0;
     int status = mf_read_for(l, config);
     if (status != WNPU_OK) {
         return status;
     }
-    status = mf_measure(l, config->keep_float != 0, &head, &data);
-    memory->held = head + data;
+    status = mf_measure(l);
+    memory->held = l->head_size + l->data_size;
     memory->peak = memory->held + sizeof *l + mf_team_size(l);
     return status;
 }
 
 static int mf_open_ggml(mf_loader *l, const wnpu_model_config *config,
-                        const wnpu_allocator *allocator, unsigned char *image, wnpu_model **model)
+                        const wnpu_allocator *allocator, wnpu_model **model)
 {
     int status = mf_read_for(l, config);
-    (void)image;
     return status == WNPU_OK ? mf_build(l, config, allocator, model) : status;
 }
 
@@ -13351,7 +13387,7 @@ static const struct mf_format {
     int (*recognise)(const unsigned char *bytes, size_t n); /* the first 8 bytes; NULL: any */
     int (*measure)(mf_loader *l, const wnpu_model_config *config, wnpu_model_memory *memory);
     int (*open)(mf_loader *l, const wnpu_model_config *config, const wnpu_allocator *allocator,
-                unsigned char *image, wnpu_model **model);
+                wnpu_model **model);
     int in_place;           /* a mapped file can be used where it is */
 } mf_formats[] = {
     {mf_is_pack, mf_measure_pack, mf_open_pack, 1},
@@ -13379,7 +13415,7 @@ static int mf_detect_format(mf_loader *l, const struct mf_format **format)
 }
 
 static int mf_open(mf_loader *l, const wnpu_model_config *config, const wnpu_allocator *allocator,
-                   unsigned char *image, wnpu_model **model)
+                   wnpu_model **model)
 {
     double begin = os_now_ms();
     const struct mf_format *format;
@@ -13387,7 +13423,7 @@ static int mf_open(mf_loader *l, const wnpu_model_config *config, const wnpu_all
     if (status != WNPU_OK) {
         return status;
     }
-    status = format->open(l, config, allocator, image, model);
+    status = format->open(l, config, allocator, model);
     if (status != WNPU_OK) {
         return status;
     }
@@ -13475,14 +13511,20 @@ static mf_loader *mf_make_loader(const wnpu_allocator *allocator, const wnpu_sou
         l->error = error;
         l->op = op_select(cp_best());
         l->threads = mf_threads(config, source->size);
+        l->keep_float = config->keep_float != 0;
     }
     return l;
 }
 
-/* image: the source's bytes if they stay valid while the model is open, else NULL.
- * parallel_reads: any thread may read the source. */
-static int mf_start(wnpu_model **model, const wnpu_source *source, unsigned char *image,
-                    int parallel_reads, const wnpu_model_config *config, wnpu_error *error)
+/* What a model is read from. */
+typedef struct mf_input {
+    wnpu_source source;
+    unsigned char *image; /* its bytes if they stay valid while the model is open, else NULL */
+    int parallel_reads;   /* any thread may read the source */
+} mf_input;
+
+static int mf_start(wnpu_model **model, const mf_input *input, const wnpu_model_config *config,
+                    wnpu_error *error)
 {
     wnpu_allocator allocator = ar_allocator(config->allocator);
     uint64_t environment = er_float_default();
@@ -13490,11 +13532,12 @@ static int mf_start(wnpu_model **model, const wnpu_source *source, unsigned char
     mf_loader *l;
     int status;
     error = error != NULL ? error : &local; /* the log needs the message in any case */
-    l = mf_make_loader(&allocator, source, config, error);
+    l = mf_make_loader(&allocator, &input->source, config, error);
     status = l != NULL ? WNPU_OK : WNPU_E_MEMORY;
     if (l != NULL) {
-        l->parallel_reads = parallel_reads;
-        status = mf_open(l, config, &allocator, image, model);
+        l->image = input->image;
+        l->parallel_reads = input->parallel_reads;
+        status = mf_open(l, config, &allocator, model);
         if (status != WNPU_OK) {
             er_log(config->log, config->log_user, WNPU_LOG_ERROR, "%s", error->message);
         }
@@ -13559,14 +13602,16 @@ WNPU_API int wnpu_model_open_source(wnpu_model **model, const wnpu_source *sourc
         return status;
     }
     status = mf_check_source(source, error);
-    return status != WNPU_OK ? status : mf_start(model, source, NULL, 0, &ours, error);
+    return status != WNPU_OK ? status :
+           mf_start(model, &(mf_input){*source, NULL, 0}, &ours, error);
 }
 
 /* ---- opening from memory and files ---- */
 
 typedef struct mf_memory {
-    const unsigned char *data;
+    const unsigned char *data; /* [size] */
     uint64_t size;
+    int stays; /* they remain valid and may be used in place */
 } mf_memory;
 
 static int64_t mf_read_memory(void *user, uint64_t offset, void *buffer, size_t size)
@@ -13580,19 +13625,16 @@ static int64_t mf_read_memory(void *user, uint64_t offset, void *buffer, size_t 
     return (int64_t)n;
 }
 
-/* stays: data remain valid and may be used in place. */
-static int mf_start_memory(wnpu_model **model, const void *data, size_t size, int stays,
-                           const wnpu_model_config *config, wnpu_error *error)
+static int mf_start_memory(wnpu_model **model, mf_memory memory, const wnpu_model_config *config,
+                           wnpu_error *error)
 {
-    mf_memory memory;
-    wnpu_source source;
-    memory.data = data;
-    memory.size = size;
-    source.read = mf_read_memory;
-    source.size = size;
-    source.user = &memory;
-    return mf_start(model, &source, stays ? (unsigned char *)(uintptr_t)data : NULL, 1, config,
-                    error);
+    mf_input input;
+    input.source.read = mf_read_memory;
+    input.source.size = memory.size;
+    input.source.user = &memory;
+    input.image = memory.stays ? (unsigned char *)(uintptr_t)memory.data : NULL;
+    input.parallel_reads = 1;
+    return mf_start(model, &input, config, error);
 }
 
 WNPU_API int wnpu_model_open_memory(wnpu_model **model, const void *data, size_t size,
@@ -13603,7 +13645,8 @@ WNPU_API int wnpu_model_open_memory(wnpu_model **model, const void *data, size_t
     if (status == WNPU_OK && data == NULL) {
         status = er_set(error, WNPU_E_ARGUMENT, "data is NULL; pass the bytes of a model");
     }
-    return status != WNPU_OK ? status : mf_start_memory(model, data, size, 0, &ours, error);
+    return status != WNPU_OK ? status :
+           mf_start_memory(model, (mf_memory){data, size, 0}, &ours, error);
 }
 
 WNPU_API int wnpu_model_open_static(wnpu_model **model, const void *data, size_t size,
@@ -13616,7 +13659,7 @@ WNPU_API int wnpu_model_open_static(wnpu_model **model, const void *data, size_t
                         "%u", data == NULL ? "NULL" : "not aligned", AR_ALIGN);
     }
     return status != WNPU_OK ? status :
-           mf_start_memory(model, data, size, !ours.copy, &ours, error);
+           mf_start_memory(model, (mf_memory){data, size, !ours.copy}, &ours, error);
 }
 
 #ifndef WNPU_NO_STDIO
@@ -13669,15 +13712,17 @@ static int mf_start_file(wnpu_model **model, os_file file, uint64_t size,
                          const wnpu_model_config *config, wnpu_error *error)
 {
     void *map = config->copy ? NULL : mf_map(file, size);
-    wnpu_source source;
     int status;
     if (map == NULL) {
-        source.read = mf_read_file;
-        source.size = size;
-        source.user = &file;
-        return mf_start(model, &source, NULL, 1, config, error);
+        mf_input input;
+        input.source.read = mf_read_file;
+        input.source.size = size;
+        input.source.user = &file;
+        input.image = NULL;
+        input.parallel_reads = 1;
+        return mf_start(model, &input, config, error);
     }
-    status = mf_start_memory(model, map, (size_t)size, 1, config, error);
+    status = mf_start_memory(model, (mf_memory){map, size, 1}, config, error);
     if (status == WNPU_OK) {
         (*model)->map = map;
     } else {
@@ -13793,7 +13838,6 @@ static int mf_pack_plan(mf_loader *l, const wnpu_model *m)
         m->embedding.n, m->n_audio_ctx, m->n_audio_state, m->n_audio_head, m->n_audio_layer,
         m->n_text_ctx, m->n_text_state, m->n_text_head, m->n_text_layer, m->n_mels
     };
-    size_t head = 0, data = 0;
     int status;
     memcpy(l->sizes, sizes, sizeof sizes);
     l->n_base = (uint32_t)m->vocab.n_base;
@@ -13802,11 +13846,11 @@ static int mf_pack_plan(mf_loader *l, const wnpu_model *m)
     while (l->weight_type + 1 < MF_TYPES && mf_types[l->weight_type].name != m->weight_type) {
         l->weight_type++;
     }
-    status = mf_measure(l, 0, &head, &data);
-    if (status == WNPU_OK && data != m->data_size) {
+    status = mf_measure(l);
+    if (status == WNPU_OK && l->data_size != m->data_size) {
         return er_set(l->error, WNPU_E_INTERNAL, "the model has %llu bytes of data and is measured "
                       "as %llu; please report it", (unsigned long long)m->data_size,
-                      (unsigned long long)data);
+                      (unsigned long long)l->data_size);
     }
     return status;
 }
@@ -34520,7 +34564,7 @@ static void ap_get_pages(wnpu_session *s, size_t written)
         return;
     }
     s->pool.host = NULL; /* the host's threads are for runs only */
-    if (tp_zero(&s->pool, &s->allocator, memory, sizeof *s, large, 0)) {
+    if (tp_zero(&s->pool, &(tp_memory){&s->allocator, memory, sizeof *s, large, 0})) {
         (void)ar_use_huge(&s->allocator, memory + large, s->size - large);
     }
     s->pool.host = host;

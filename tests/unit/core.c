@@ -224,7 +224,7 @@ static void clears(unsigned threads, size_t used, size_t size, int whole, int fo
     memory = allocator.alloc(NULL, room, AR_ALIGN);
     T_CHECK(memory != NULL && tp_open(&p, threads, NULL, NULL, NULL, NULL) == 0, "opens");
     memset(memory, 0xa5, room);
-    (void)tp_zero(&p, &allocator, memory, used, size, whole);
+    (void)tp_zero(&p, &(tp_memory){&allocator, memory, used, size, whole});
     tp_close(&p);
     T_CHECK(unlike(memory, 0, used, 0xa5) == used, "what is used stays");
     T_CHECK(unlike(memory, size, room, 0xa5) == room, "what follows stays");

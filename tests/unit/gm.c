@@ -568,14 +568,14 @@ static void *int4_open(gm_weight *w, uint32_t n, uint32_t k)
 {
     ar_arena arena = {NULL, 0, 0, 0};
     void *memory = NULL;
-    gm_carve_as(&arena, w, n, k, 4, 0, 0);
+    gm_carve(&arena, w, &(gm_layout){n, k, 4, 0, 0});
     arena.size = arena.used;
     arena.used = 0;
     if (posix_memalign(&memory, 64, arena.size) != 0) {
         abort();
     }
     arena.base = memset(memory, 0, arena.size);
-    gm_carve_as(&arena, w, n, k, 4, 0, 0);
+    gm_carve(&arena, w, &(gm_layout){n, k, 4, 0, 0});
     T_CHECK(arena.used == arena.size && w->k4 == (k + 7) / 8 * 2, "sizes");
     return memory;
 }
@@ -663,8 +663,8 @@ static void check_int6(uint32_t n, uint32_t k)
     uint32_t row, each, i, wrong = 0;
     int isa;
     memset(memory, 0, sizeof memory);
-    gm_carve_as(&arena[0], &six, n, k, 6, 0, 0);
-    gm_carve_as(&arena[1], &eight, n, k, 8, 0, 0);
+    gm_carve(&arena[0], &six, &(gm_layout){n, k, 6, 0, 0});
+    gm_carve(&arena[1], &eight, &(gm_layout){n, k, 8, 0, 0});
     T_CHECK(!arena[0].overflow && !arena[1].overflow && six.k4 == eight.k4 &&
             gm_groups(&six) * 4 == gm_groups(&eight) * 3, "sizes for k %u", (unsigned)k);
     for (row = 0; row < n; row += each) { /* by four and alone, which is another way */
@@ -726,7 +726,7 @@ static void *weight_open(gm_weight *w, uint32_t n, uint32_t k, int bias, int kee
 {
     ar_arena arena = {NULL, 0, 0, 0};
     void *memory = NULL;
-    gm_carve(&arena, w, n, k, bias, keep_float);
+    gm_carve(&arena, w, &(gm_layout){n, k, 8, bias, keep_float});
     T_CHECK(!arena.overflow && w->packed == NULL && w->scale == NULL && w->correction == NULL &&
             w->bias == NULL && w->exact == NULL, "measuring gives pointers");
     arena.size = arena.used;
@@ -736,7 +736,7 @@ static void *weight_open(gm_weight *w, uint32_t n, uint32_t k, int bias, int kee
     }
     memset(memory, 0, arena.size);
     arena.base = memory;
-    gm_carve(&arena, w, n, k, bias, keep_float);
+    gm_carve(&arena, w, &(gm_layout){n, k, 8, bias, keep_float});
     T_CHECK(arena.used == arena.size && w->packed != NULL && w->scale != NULL &&
             w->correction != NULL, "taking differs from measuring");
     T_CHECK((w->bias != NULL) == bias && (w->exact != NULL) == keep_float, "bias or exact");
@@ -894,7 +894,7 @@ static void test_carve_overflow(void)
 {
     ar_arena arena = {NULL, 0, 0, 0};
     gm_weight w;
-    gm_carve(&arena, &w, 0xffffffffu, 0xffffffffu, 1, 1);
+    gm_carve(&arena, &w, &(gm_layout){0xffffffffu, 0xffffffffu, 8, 1, 1});
     T_CHECK(arena.overflow && w.packed == NULL, "2^64 weights were accepted");
     T_CHECK(w.n16 == 0x10000000u && w.k4 == 0x40000000u, "sizes wrapped");
 }

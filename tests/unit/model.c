@@ -1418,7 +1418,7 @@ static void test_cut_while_read(void)
     static const unsigned threads[] = {1, 2, 4, 8};
     toy_options o = toy_small();
     wnpu_model_config config;
-    wnpu_source source;
+    mf_input input;
     cut_source cut;
     edit e;
     size_t i, k;
@@ -1426,9 +1426,11 @@ static void test_cut_while_read(void)
     o.type = TOY_F16;
     e.file = toy_model(&o, &e.size);
     cut.file = e.file;
-    source.read = cut_read;
-    source.size = e.size;
-    source.user = &cut;
+    input.source.read = cut_read;
+    input.source.size = e.size;
+    input.source.user = &cut;
+    input.image = NULL;
+    input.parallel_reads = 1;
     wnpu_model_config_init(&config, sizeof config);
     for (i = 1; i <= 60; i++) {
         char first[sizeof ((wnpu_error *)0)->message] = "";
@@ -1438,7 +1440,7 @@ static void test_cut_while_read(void)
             wnpu_error error;
             int status;
             config.threads = threads[k];
-            status = mf_start(&model, &source, NULL, 1, &config, &error);
+            status = mf_start(&model, &input, &config, &error);
             T_CHECK(status == WNPU_E_IO && model == NULL && strstr(error.message, "returned 0") !=
                     NULL, "cut at %llu: %s", (unsigned long long)cut.end, error.message);
             T_CHECK(k == 0 || strcmp(first, error.message) == 0, "%u threads: %s, one: %s",
