@@ -6633,20 +6633,30 @@ static void gm_widen4(int8_t *to, const int8_t *from, size_t n)
     }
 }
 
-/* A product with n panels of a weight in 4 bits, from `panel` on. Of p, the caller has
- * set all but b, pitch, correction, k4 and panels. wide: room for the panels in bytes. */
-static void gm_tile_int4(const gm_kernels *gm, gm_product *p, int8_t *wide, const gm_weight *w,
-                         size_t panel, size_t n)
+/* n panels of a weight, from `panel` on: 16 n columns of a product. */
+typedef struct gm_panels {
+    const gm_weight *weight;
+    size_t panel, n;
+} gm_panels;
+
+static gm_panels gm_all_panels(const gm_weight *weight)
 {
-    p->b = gm_row(w, (uint32_t)panel * 16);
-    p->correction = w->correction + panel * 16;
-    p->k4 = p->pitch = w->k4;
-    p->panels = n;
+    return (gm_panels){weight, 0, weight->n16};
+}
+
+/* A product with panels of a weight in 4 bits. Of p, the caller has set all but b, pitch,
+ * correction, k4 and panels. wide: room for the panels in bytes. */
+static void gm_tile_int4(const gm_kernels *gm, gm_product *p, int8_t *wide, gm_panels c)
+{
+    p->b = gm_row(c.weight, (uint32_t)c.panel * 16);
+    p->correction = c.weight->correction + c.panel * 16;
+    p->k4 = p->pitch = c.weight->k4;
+    p->panels = c.n;
     if (gm->int4_tile != NULL && p->rows <= GM_FEW) {
         gm->int4_tile(p);
         return;
     }
-    gm_widen4(wide, p->b, n * gm_groups(w));
+    gm_widen4(wide, p->b, c.n * gm_groups(c.weight));
     p->b = wide;
     gm->tile(p);
 }
@@ -6741,16 +6751,24 @@ static size_t gm_outlier_bytes(const gm_kernels *gm, size_t rows, size_t k4)
     return (k4 + GM_OUTLIERS - 1) / GM_OUTLIERS * gm->a_bytes(rows, GM_OUTLIERS);
 }
 
-/* The n groups of rows for gm_kernels.outliers(), [rows][1 + n]: -128 times the sum of a row, and
- * its groups. */
-static void gm_list_outliers(int32_t *to, const int8_t *high, size_t rows, size_t k4,
-                             const uint16_t *group, size_t n)
+/* High digits of rows, and the groups in which any of them is not zero. */
+typedef struct gm_high {
+    const int8_t *digits;  /* [rows, 4 k4] */
+    size_t rows, k4;
+    const uint16_t *group; /* [n] of gm_find_outliers() */
+    size_t n;
+} gm_high;
+
+/* The groups of rows for gm_kernels.outliers(), [rows][1 + n]: -128 times the sum of a row, and its
+ * groups. */
+static void gm_list_outliers(int32_t *to, const gm_high *h)
 {
+    const int8_t *high = h->digits;
     size_t r, g;
-    for (r = 0; r < rows; r++, high += k4 * 4, to += n + 1) {
+    for (r = 0; r < h->rows; r++, high += h->k4 * 4, to += h->n + 1) {
         int32_t sum = 0;
-        for (g = 0; g < n; g++) {
-            const int8_t *x = high + group[g] * 4u;
+        for (g = 0; g < h->n; g++) {
+            const int8_t *x = high + h->group[g] * 4u;
             sum += x[0] + x[1] + x[2] + x[3];
             memcpy(to + 1 + g, x, 4);
         }
@@ -6758,27 +6776,26 @@ static void gm_list_outliers(int32_t *to, const int8_t *high, size_t rows, size_
     }
 }
 
-/* Packs n groups of high digits of at most GM_FEW rows: for gm_kernels.outliers(), or for tile(),
- * GM_OUTLIERS groups at a time with zeros for missing ones. */
-static void gm_pack_outliers(const gm_kernels *gm, char *packed, const int8_t *high, size_t rows,
-                             size_t k4, const uint16_t *group, size_t n)
+/* Packs the groups of at most GM_FEW rows: for gm_kernels.outliers(), or for tile(), GM_OUTLIERS
+ * groups at a time with zeros for missing ones. */
+static void gm_pack_outliers(const gm_kernels *gm, char *packed, const gm_high *h)
 {
     int8_t a[GM_FEW * GM_OUTLIERS * 4];
     size_t first, m, r, g;
     if (gm->outliers != NULL) {
-        gm_list_outliers((int32_t *)(void *)packed, high, rows, k4, group, n);
+        gm_list_outliers((int32_t *)(void *)packed, h);
         return;
     }
-    for (first = 0; first < n; first += GM_OUTLIERS) {
-        m = gm_outliers_at(n, first);
-        memset(a, 0, rows * m * 4);
-        for (r = 0; r < rows; r++) {
-            for (g = 0; g < m && first + g < n; g++) {
-                memcpy(a + (r * m + g) * 4, high + (r * k4 + group[first + g]) * 4, 4);
+    for (first = 0; first < h->n; first += GM_OUTLIERS) {
+        m = gm_outliers_at(h->n, first);
+        memset(a, 0, h->rows * m * 4);
+        for (r = 0; r < h->rows; r++) {
+            for (g = 0; g < m && first + g < h->n; g++) {
+                memcpy(a + (r * m + g) * 4, h->digits + (r * h->k4 + h->group[first + g]) * 4, 4);
             }
         }
-        gm->pack_a(packed, a, m * 4, rows, m);
-        packed += gm->a_bytes(rows, GM_OUTLIERS);
+        gm->pack_a(packed, a, m * 4, h->rows, m);
+        packed += gm->a_bytes(h->rows, GM_OUTLIERS);
     }
 }
 
@@ -14008,6 +14025,7 @@ typedef struct en_worker {
     float *scores;      /* float path [EN_QUERIES, keys], else NULL */
     float *hidden;      /* [rows, 4 d] hidden activations */
     float *rows;        /* [rows, d] */
+    size_t input_rows;  /* of the input that is prepared */
     const float *input; /* float path: the rows given to en_prepare() */
     size_t input_stride;
     int fine;           /* input has two digits, see op_quantise_fine_body() */
@@ -14031,6 +14049,12 @@ typedef struct en_heads {
     float *v_log2, *v_inverse; /* [heads][keys] logarithm and inverse of the values' scales */
     float *kf, *vf;     /* float path, else NULL: [heads][keys * hd] */
 } en_heads;
+
+/* Positions first..first+n-1 of one head. */
+typedef struct en_span {
+    en_heads *h;
+    size_t head, first, n;
+} en_span;
 
 typedef struct en_engine {
     const wnpu_model *model;
@@ -14093,14 +14117,16 @@ static size_t en_round16(size_t n)
 
 /* ---- keys and values of attention ---- */
 
-static void en_carve_heads(ar_arena *arena, en_heads *h, size_t heads, size_t hd, size_t keys,
-                           int exact)
+/* Carves keys and values of the encoder, or of the decoder, whose state has the same size. */
+static void en_carve_heads(ar_arena *arena, const en_engine *e, en_heads *h, size_t heads,
+                           size_t keys)
 {
+    const size_t hd = e->model->n_audio_state / heads;
     memset(h, 0, sizeof *h);
     h->keys = en_round16(keys);
     h->heads = heads;
     h->hd = hd;
-    if (exact) {
+    if (e->exact) {
         h->kf = ar_carve(arena, heads * h->keys * hd, sizeof(float));
         h->vf = ar_carve(arena, heads * h->keys * hd, sizeof(float));
     } else {
@@ -14160,14 +14186,13 @@ static void en_clear_tail(en_heads *h, size_t n)
     }
 }
 
-/* Packs n quantised key vectors q [n, hd] as positions t0... of one head. The caller stores their
- * scales. */
-static void en_pack_keys(en_heads *h, size_t head, size_t t0, size_t n, const int8_t *q)
+/* Packs quantised key vectors q [n, hd]. The caller stores their scales. */
+static void en_pack_keys(const en_span *at, const int8_t *q)
 {
-    size_t hd = h->hd, base = head * h->keys, i;
-    gm_pack_panel_rows(h->k + base * hd, hd / 4, t0, n, q, hd);
-    for (i = 0; i < n; i++) {
-        h->k_correction[base + t0 + i] = -128 * gm_sum(q + i * hd, hd);
+    size_t hd = at->h->hd, base = at->head * at->h->keys, i;
+    gm_pack_panel_rows(at->h->k + base * hd, hd / 4, at->first, at->n, q, hd);
+    for (i = 0; i < at->n; i++) {
+        at->h->k_correction[base + at->first + i] = -128 * gm_sum(q + i * hd, hd);
     }
 }
 
@@ -14181,13 +14206,13 @@ static void en_store_value(en_heads *h, size_t head, size_t t, const int8_t *q)
     }
 }
 
-/* Quantises and stores the key vectors of positions t0..t0+n-1 of one head. x is [n, hd] with row
- * stride ldx; q is scratch for [n, hd]. */
-static void en_store_keys(const en_engine *e, en_heads *h, size_t head, size_t t0, size_t n,
-                          const float *x, size_t ldx, int8_t *q)
+/* Quantises and stores key vectors. x is [n, hd] with row stride ldx; q is scratch for [n, hd]. */
+static void en_store_keys(const en_engine *e, const en_span *at, const float *x, size_t ldx,
+                          int8_t *q)
 {
-    size_t hd = h->hd, base = head * h->keys, t, c;
-    for (t = t0; h->kf != NULL && t < t0 + n; t++, x += ldx) {
+    en_heads *h = at->h;
+    size_t hd = h->hd, base = at->head * h->keys, t, c;
+    for (t = at->first; h->kf != NULL && t < at->first + at->n; t++, x += ldx) {
         float *panel = h->kf + base * hd + (t / 16) * 16 * hd + t % 16;
         for (c = 0; c < hd; c++) {
             panel[c * 16] = x[c];
@@ -14196,17 +14221,18 @@ static void en_store_keys(const en_engine *e, en_heads *h, size_t head, size_t t
     if (h->kf != NULL) {
         return;
     }
-    e->op->quantise(q, x, ldx, n, hd, h->k_scale + base + t0);
-    en_pack_keys(h, head, t0, n, q);
+    e->op->quantise(q, x, ldx, at->n, hd, h->k_scale + base + at->first);
+    en_pack_keys(at, q);
 }
 
-/* Quantises and stores the value vectors of positions t0..t0+n-1, at most EN_BLOCK_ROWS_MAX, as
- * columns of B [hd, keys]: four positions at a time where they fill groups of the packed form, else
- * single bytes. */
-static void en_store_values(const en_engine *e, en_heads *h, size_t head, size_t t0, size_t n,
-                            const float *x, size_t ldx, int8_t *q)
+/* Quantises and stores value vectors of at most EN_BLOCK_ROWS_MAX positions, as columns of B [hd,
+ * keys]: four positions at a time where they fill groups of the packed form, else single bytes. */
+static void en_store_values(const en_engine *e, const en_span *at, const float *x, size_t ldx,
+                            int8_t *q)
 {
-    size_t hd = h->hd, base = head * h->keys, t, c, steps;
+    en_heads *h = at->h;
+    const size_t hd = h->hd, base = at->head * h->keys, t0 = at->first, n = at->n;
+    size_t t, c, steps;
     int8_t *v = h->v + base * hd;
     float scale[EN_BLOCK_ROWS_MAX];
     for (t = t0; h->vf != NULL && t < t0 + n; t++, x += ldx) {
@@ -14225,7 +14251,7 @@ static void en_store_values(const en_engine *e, en_heads *h, size_t head, size_t
         if (steps == 4) {
             gm_pack_panel_steps(v, h->keys / 4, t / 4, q, hd, 4, hd);
         } else {
-            en_store_value(h, head, t, q);
+            en_store_value(h, at->head, t, q);
         }
     }
 }
@@ -14243,15 +14269,15 @@ static void en_store_position(const en_engine *e, en_heads *h, size_t first, siz
         en_clear_head(h, first + i, t, t + 16);
     }
     for (i = 0; i < heads && h->kf != NULL; i++) {
-        en_store_keys(e, h, first + i, t, 1, k + i * hd, hd, q);
-        en_store_values(e, h, first + i, t, 1, v + i * hd, hd, q);
+        en_store_keys(e, &(en_span){h, first + i, t, 1}, k + i * hd, hd, q);
+        en_store_values(e, &(en_span){h, first + i, t, 1}, v + i * hd, hd, q);
     }
     if (h->kf != NULL) {
         return;
     }
     e->op->quantise(q, k, hd, heads, hd, scale);
     for (i = 0; i < heads; i++) {
-        en_pack_keys(h, first + i, t, 1, q + i * hd);
+        en_pack_keys(&(en_span){h, first + i, t, 1}, q + i * hd);
         h->k_scale[at + i * h->keys] = scale[i];
     }
     e->op->quantise(q, v, hd, heads, hd, scale);
@@ -14292,10 +14318,19 @@ static void en_copy_heads(en_heads *to, const en_heads *from, size_t first, size
 
 /* ---- rows before a product ---- */
 
-/* Layer norm of the rows of x [rows, d] into y, which may be x. */
-static void en_norm(const en_engine *e, const mf_norm *norm, float *y, const float *x, size_t rows,
-                    size_t d)
+/* What a product is made of: rows of x, ldx apart, or their layer norm if norm is not NULL; ldx is
+ * their length then. */
+typedef struct en_input {
+    const float *x;
+    size_t ldx;
+    const mf_norm *norm;
+} en_input;
+
+/* Layer norm of the rows of x [rows, d], a state of the encoder or decoder, into y, which may be
+ * x. */
+static void en_norm(const en_engine *e, const mf_norm *norm, float *y, const float *x, size_t rows)
 {
+    const size_t d = e->model->n_audio_state;
     size_t r;
     for (r = 0; r < rows; r++) {
         e->op->norm(y + r * d, x + r * d, norm->weight, norm->bias, d);
@@ -14305,13 +14340,13 @@ static void en_norm(const en_engine *e, const mf_norm *norm, float *y, const flo
 /* Packs rows with two digits in the form the kernels use: 16-bit values; or rows of bytes and,
  * separately, the few groups with high digits; or, where the product is limited by memory
  * bandwidth, all rows of low digits followed by all rows of high digits. */
-static void en_prepare_fine(const en_engine *e, en_worker *w, const float *x, size_t ldx,
-                            size_t rows, size_t k)
+static void en_prepare_fine(const en_engine *e, en_worker *w, const en_input *in, size_t rows,
+                            size_t k)
 {
     int8_t *low = w->q, *high = w->q + rows * k;
     size_t r;
     for (r = 0; r < rows; r++) {
-        w->scale[r] = e->op->quantise_fine(high + r * k, low + r * k, x + r * ldx, k);
+        w->scale[r] = e->op->quantise_fine(high + r * k, low + r * k, in->x + r * in->ldx, k);
     }
     if (e->gm->pack_joined != NULL) {
         e->gm->pack_joined(w->packed, high, low, rows, k / 4);
@@ -14323,23 +14358,23 @@ static void en_prepare_fine(const en_engine *e, en_worker *w, const float *x, si
         return;
     }
     w->n_outliers = gm_find_outliers(w->outlier, high, rows, k / 4);
-    gm_pack_outliers(e->gm, w->packed_high, high, rows, k / 4, w->outlier, w->n_outliers);
+    gm_pack_outliers(e->gm, w->packed_high,
+                     &(gm_high){high, rows, k / 4, w->outlier, w->n_outliers});
 }
 
-/* Quantises and packs float input [rows, k] (row stride ldx), or its layer norm (ldx is k) if norm
- * is not NULL, for en_multiply(). A few rows at a time, so that they stay in the L1 cache. With
- * w->fine, outliers have a second digit, which adds little arithmetic and no reads of weights; then
- * rows <= GM_FEW and norm is NULL. */
-static void en_prepare(const en_engine *e, en_worker *w, const mf_norm *norm, const float *x,
-                       size_t ldx, size_t rows, size_t k)
+/* Quantises and packs float input [rows, k] for en_multiply(). A few rows at a time, so that they
+ * stay in the L1 cache. With w->fine, outliers have a second digit, which adds little arithmetic
+ * and no reads of weights; then rows <= GM_FEW and norm is NULL. */
+static void en_prepare(const en_engine *e, en_worker *w, const en_input *in, size_t rows, size_t k)
 {
     size_t r;
-    if (norm != NULL && e->exact) {
-        en_norm(e, norm, w->rows, x, rows, k);
-        x = w->rows;
+    w->input = in->x;
+    if (in->norm != NULL && e->exact) {
+        en_norm(e, in->norm, w->rows, in->x, rows);
+        w->input = w->rows;
     }
-    w->input = x;
-    w->input_stride = ldx;
+    w->input_rows = rows;
+    w->input_stride = in->ldx;
     w->has_zeros = 0;
     if (e->exact) {
         return;
@@ -14347,28 +14382,22 @@ static void en_prepare(const en_engine *e, en_worker *w, const mf_norm *norm, co
     w->both = 0;
     w->n_outliers = 0;
     if (w->fine) {
-        en_prepare_fine(e, w, x, ldx, rows, k);
+        en_prepare_fine(e, w, in, rows, k);
         return;
     }
     for (r = 0; r < rows; r += EN_QUANTISE_ROWS) {
         size_t n = er_min(rows - r, EN_QUANTISE_ROWS);
-        const float *from = x + r * ldx;
-        if (norm != NULL) {
-            en_norm(e, norm, w->rows, from, n, k);
+        const float *from = in->x + r * in->ldx;
+        if (in->norm != NULL) {
+            en_norm(e, in->norm, w->rows, from, n);
             from = w->rows;
         }
-        e->op->quantise(w->q, from, ldx, n, k, w->scale + r);
+        e->op->quantise(w->q, from, in->ldx, n, k, w->scale + r);
         e->gm->pack_a((char *)w->packed + e->gm->a_bytes(r, k / 4), w->q, k, n, k / 4);
     }
 }
 
 /* ---- products ---- */
-
-/* n panels of a weight, from `panel` on: 16 n columns of a product. */
-typedef struct en_panels {
-    const gm_weight *weight;
-    size_t panel, n;
-} en_panels;
 
 /* Where a product goes: out is its first row and column, ldo the stride of rows. */
 typedef struct en_output {
@@ -14377,16 +14406,11 @@ typedef struct en_output {
     op_finish finish;
 } en_output;
 
-static en_panels en_all_panels(const gm_weight *weight)
-{
-    return (en_panels){weight, 0, weight->n16};
-}
-
-static void en_multiply_float(const en_engine *e, const en_worker *in, en_worker *w, en_panels c,
-                              size_t rows, en_output to)
+static void en_multiply_float(const en_engine *e, const en_worker *in, en_worker *w, gm_panels c,
+                              en_output to)
 {
     const gm_weight *weight = c.weight;
-    size_t column = c.panel * 16, width = c.n * 16, r;
+    size_t column = c.panel * 16, width = c.n * 16, rows = in->input_rows, r;
     float *product = (float *)(void *)w->acc;
     gm_float_product p;
     p.c = product;
@@ -14405,20 +14429,21 @@ static void en_multiply_float(const en_engine *e, const en_worker *in, en_worker
 }
 
 /* Quantises and packs the output of GELU, many of whose groups are zero. */
-static void en_prepare_sparse(const en_engine *e, en_worker *w, const float *x, size_t ldx,
-                              size_t rows, size_t k)
+static void en_prepare_sparse(const en_engine *e, en_worker *w, const en_input *in, size_t rows,
+                              size_t k)
 {
-    en_prepare(e, w, NULL, x, ldx, rows, k);
+    en_prepare(e, w, in, rows, k);
     if (!e->exact && e->gm->survey != NULL) {
         e->gm->survey(&w->sparse, w->packed, rows, k / 4);
         w->has_zeros = 1;
     }
 }
 
-/* Adds the products of the input's high digits to w->acc. */
-static void en_add_outliers(const en_engine *e, const en_worker *in, en_worker *w, en_panels c,
-                            const int8_t *b, size_t rows)
+/* Adds the products of the input's high digits and the panels' bytes b to w->acc. */
+static void en_add_outliers(const en_engine *e, const en_worker *in, en_worker *w, gm_panels c,
+                            const int8_t *b)
 {
+    const size_t rows = in->input_rows;
     int8_t *columns = (int8_t *)(void *)w->hidden;
     const char *packed = in->packed_high;
     int32_t correction[EN_PANELS * 16];
@@ -14453,7 +14478,7 @@ static void en_add_outliers(const en_engine *e, const en_worker *in, en_worker *
 }
 
 /* Panels of a weight as bytes: those of int6 are widened to w->bytes. */
-static const int8_t *en_bytes(const en_engine *e, en_worker *w, en_panels c)
+static const int8_t *en_bytes(const en_engine *e, en_worker *w, gm_panels c)
 {
     const size_t groups = gm_groups(c.weight);
     const int8_t *packed = c.weight->packed + c.panel * groups * GM_GROUP;
@@ -14465,17 +14490,17 @@ static const int8_t *en_bytes(const en_engine *e, en_worker *w, en_panels c)
 }
 
 /* Integer products: w->acc [rows, 16 c.n] = input * c^T. */
-static void en_products(const en_engine *e, const en_worker *in, en_worker *w, en_panels c,
-                        size_t rows)
+static void en_products(const en_engine *e, const en_worker *in, en_worker *w, gm_panels c)
 {
     const gm_weight *weight = c.weight;
+    const size_t rows = in->input_rows;
     gm_product p = {0};
     p.c = w->acc;
     p.ldc = c.n * 16;
     p.a = in->packed;
     p.rows = rows;
     if (weight->bits == 4) {
-        gm_tile_int4(e->gm, &p, (int8_t *)(void *)w->hidden, weight, c.panel, c.n);
+        gm_tile_int4(e->gm, &p, (int8_t *)(void *)w->hidden, c);
         return;
     }
     p.b = en_bytes(e, w, c);
@@ -14493,13 +14518,13 @@ static void en_products(const en_engine *e, const en_worker *in, en_worker *w, e
         e->op->join(w->acc, w->acc + rows * c.n * 16, rows * c.n * 16);
     }
     if (in->n_outliers > 0) {
-        en_add_outliers(e, in, w, c, p.b, rows);
+        en_add_outliers(e, in, w, c, p.b);
     }
 }
 
 /* Dequantises w->acc for rows from `first` on and applies bias and activation; to is the first of
  * these rows. */
-static void en_epilogue(const en_engine *e, const en_worker *in, const en_worker *w, en_panels c,
+static void en_epilogue(const en_engine *e, const en_worker *in, const en_worker *w, gm_panels c,
                         size_t first, size_t rows, en_output to)
 {
     size_t column = c.panel * 16, width = c.n * 16;
@@ -14535,19 +14560,20 @@ static size_t en_panels_of(const gm_weight *weight, size_t rows)
 }
 
 /* to = finish(input * c^T + bias) for prepared rows. */
-static void en_multiply(const en_engine *e, const en_worker *in, en_worker *w, en_panels c,
-                        size_t rows, en_output to)
+static void en_multiply(const en_engine *e, const en_worker *in, en_worker *w, gm_panels c,
+                        en_output to)
 {
-    const size_t end = c.panel + c.n, most = en_panels_of(c.weight, rows);
+    const size_t rows = in->input_rows, end = c.panel + c.n;
+    const size_t most = en_panels_of(c.weight, rows);
     for (; c.panel < end && !tp_cancelled(e->pool); c.panel += c.n, to.out += c.n * 16) {
         c.n = er_min(end - c.panel, most);
         if (rows <= GM_FEW) { /* limited by memory bandwidth */
             en_prefetch_columns(c.weight, c.panel + c.n, most);
         }
         if (e->exact) {
-            en_multiply_float(e, in, w, c, rows, to);
+            en_multiply_float(e, in, w, c, to);
         } else {
-            en_products(e, in, w, c, rows);
+            en_products(e, in, w, c);
             en_epilogue(e, in, w, c, 0, rows, to);
         }
     }
@@ -14555,41 +14581,58 @@ static void en_multiply(const en_engine *e, const en_worker *in, en_worker *w, e
 
 /* ---- attention ---- */
 
-/* Attention in float: `rows` queries [rows, hd] of one head over the first n keys of h. The queries
- * include the factor 1/sqrt(hd). out is [rows, hd] with row stride ldo. */
-static void en_attend_float(const en_engine *e, en_worker *w, const en_heads *h, size_t head,
-                            size_t n, const float *q, size_t rows, float *out, size_t ldo)
+/* Queries of one head, and where their attention goes. */
+typedef struct en_queries {
+    size_t n;
+    const float *x;     /* [n, hd] with row stride ldx; int8 path: NULL once they are quantised */
+    size_t ldx;
+    const int8_t *q;    /* int8 path: [n, hd] */
+    const float *scale; /* [n] of q */
+    float *out;         /* [n, hd] with row stride ldo */
+    size_t ldo;
+} en_queries;
+
+/* Attention in float to keys from 0 on. The queries include the factor 1/sqrt(hd). */
+static void en_attend_float(const en_engine *e, en_worker *w, const en_span *keys,
+                            const en_queries *q)
 {
-    size_t hd = h->hd, base = head * h->keys * hd, panels = (n + 15) / 16, width = panels * 16, r;
+    const en_heads *h = keys->h;
+    const size_t hd = h->hd, base = keys->head * h->keys * hd, panels = (keys->n + 15) / 16;
+    const size_t width = panels * 16;
     gm_float_product scores = {0}, p = {0};
+    size_t r;
     scores.c = w->scores;
     scores.ldc = width;
-    scores.a = q;
-    scores.lda = scores.k = hd;
-    scores.rows = p.rows = rows;
+    scores.a = q->x;
+    scores.lda = q->ldx;
+    scores.k = hd;
+    scores.rows = p.rows = q->n;
     scores.b = h->kf + base;
     scores.panels = panels;
     e->gm->ftile(&scores);
-    for (r = 0; r < rows; r++) {
-        e->op->softmax_float(w->scores + r * width, n);
+    for (r = 0; r < q->n; r++) {
+        e->op->softmax_float(w->scores + r * width, keys->n);
     }
-    p.ldc = ldo;
+    p.ldc = q->ldo;
     p.a = w->scores;
     p.lda = p.k = width;
     p.panels = 1;
     for (r = 0; r < hd / 16; r++) {
-        p.c = out + r * 16;
+        p.c = q->out + r * 16;
         p.b = h->vf + base + r * h->keys * 16;
         e->gm->ftile(&p);
     }
 }
 
-/* Adds one block of keys, first..first+n-1, to the attention of w->queries with scales w->scale. */
-static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h, size_t head,
-                            size_t first, size_t n, int last, size_t rows, float *out, size_t ldo)
+/* Adds one block of keys to the attention of the queries, which are w->queries with scales
+ * w->scale. */
+static void en_attend_block(const en_engine *e, en_worker *w, const en_span *block, int last,
+                            const en_queries *q)
 {
-    size_t hd = h->hd, at = head * h->keys + first, padded = en_round16(n);
-    const int8_t *values = h->v + head * h->keys * hd + first * 16;
+    const en_heads *h = block->h;
+    const size_t hd = h->hd, at = block->head * h->keys + block->first, n = block->n, rows = q->n;
+    const size_t padded = en_round16(n);
+    const int8_t *values = h->v + block->head * h->keys * hd + block->first * 16;
     gm_product p = {0};
     op_keys keys;
     op_block b;
@@ -14615,7 +14658,7 @@ static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h,
     }
     if (e->op->attend != NULL && rows <= OP_ATTEND && hd == OP_HEAD &&
         e->op->attend(&b, w->acc, values, h->keys / 4)) {
-        e->op->blend(out, ldo, w->acc, hd, rows, hd, w->online, last);
+        e->op->blend(q->out, q->ldo, w->acc, hd, rows, hd, w->online, last);
         return;
     }
     if (e->op->product == NULL || rows % e->gm->rows != 0 ||
@@ -14635,36 +14678,36 @@ static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h,
     p.k4 = padded / 4;
     p.panels = hd / 16;
     gm_tile_probs(e->gm, &p, &w->sparse);
-    e->op->blend(out, ldo, w->acc, hd, rows, hd, w->online, last);
+    e->op->blend(q->out, q->ldo, w->acc, hd, rows, hd, w->online, last);
 }
 
-/* Attention in int8 for queries q [rows, hd], whose scales include 1/sqrt(hd). Weights have 8 bits
- * relative to the largest of their row and block, so a block of small weights keeps its
+/* Attention in int8 to keys from 0 on. The scales of the queries include 1/sqrt(hd). Weights have 8
+ * bits relative to the largest of their row and block, so a block of small weights keeps its
  * precision. */
-static void en_attend_int8(const en_engine *e, en_worker *w, const en_heads *h, size_t head,
-                           size_t n, const int8_t *q, const float *q_scale, size_t rows, float *out,
-                           size_t ldo)
+static void en_attend_int8(const en_engine *e, en_worker *w, const en_span *keys,
+                           const en_queries *q)
 {
-    size_t hd = h->hd, r, first;
-    for (r = 0; r < rows; r++) {
-        w->scale[r] = q_scale[r] * (EN_LOG2E * OP_OCTAVE);
+    size_t hd = keys->h->hd, r, first;
+    for (r = 0; r < q->n; r++) {
+        w->scale[r] = q->scale[r] * (EN_LOG2E * OP_OCTAVE);
         w->online[r].top = -1e30f;
         w->online[r].sum = 0.0f;
-        memset(out + r * ldo, 0, hd * sizeof(float));
+        memset(q->out + r * q->ldo, 0, hd * sizeof(float));
     }
-    e->gm->pack_a(w->queries, q, hd, rows, hd / 4);
-    for (first = 0; first < n; first += EN_KEYS) {
-        int last = n - first <= EN_KEYS;
-        en_attend_block(e, w, h, head, first, last ? n - first : EN_KEYS, last, rows, out, ldo);
+    e->gm->pack_a(w->queries, q->q, hd, q->n, hd / 4);
+    for (first = 0; first < keys->n; first += EN_KEYS) {
+        const int last = keys->n - first <= EN_KEYS;
+        const size_t n = last ? keys->n - first : EN_KEYS;
+        en_attend_block(e, w, &(en_span){keys->h, keys->head, first, n}, last, q);
     }
 }
 
-/* Products of the queries packed in w->queries with keys first..first+n-1 of a head, at most
- * EN_KEYS: w->acc [rows, n rounded up to 16], row stride EN_KEYS. */
-static void en_multiply_keys(const en_engine *e, en_worker *w, const en_heads *h, size_t head,
-                             size_t first, size_t n, size_t rows)
+/* Products of `rows` queries packed in w->queries with at most EN_KEYS keys: w->acc [rows, keys.n
+ * rounded up to 16], row stride EN_KEYS. */
+static void en_multiply_keys(const en_engine *e, en_worker *w, const en_span *keys, size_t rows)
 {
-    const size_t at = head * h->keys + first;
+    const en_heads *h = keys->h;
+    const size_t at = keys->head * h->keys + keys->first;
     gm_product p = {0};
     p.c = w->acc;
     p.ldc = EN_KEYS;
@@ -14673,7 +14716,7 @@ static void en_multiply_keys(const en_engine *e, en_worker *w, const en_heads *h
     p.b = h->k + at * h->hd;
     p.k4 = p.pitch = h->hd / 4;
     p.correction = h->k_correction + at;
-    p.panels = en_round16(n) / 16;
+    p.panels = en_round16(keys->n) / 16;
     e->gm->tile(&p);
 }
 
@@ -14681,25 +14724,15 @@ static void en_multiply_keys(const en_engine *e, en_worker *w, const en_heads *h
 
 typedef enum en_part { EN_QUERY, EN_KEY, EN_VALUE } en_part;
 
-/* Stores the queries of rows t0..t0+n-1 of one head, or their keys or values in h. x is [n, hd]
- * with row stride ldx. */
-static void en_store(en_engine *e, en_worker *w, en_heads *h, en_part part, size_t head, size_t t0,
-                     size_t n, const float *x, size_t ldx)
+/* Stores the encoder's queries of some positions. x is [n, hd] with row stride ldx. */
+static void en_store_queries(en_engine *e, const en_span *to, const float *x, size_t ldx)
 {
-    const float scale = 1.0f / sqrtf((float)h->hd);
-    size_t at = head * e->model->n_audio_ctx + t0, hd = h->hd, r;
-    if (part == EN_KEY) {
-        en_store_keys(e, h, head, t0, n, x, ldx, w->q);
-        return;
-    }
-    if (part == EN_VALUE) {
-        en_store_values(e, h, head, t0, n, x, ldx, w->q);
-        return;
-    }
+    const float scale = 1.0f / sqrtf((float)to->h->hd);
+    size_t at = to->head * e->model->n_audio_ctx + to->first, hd = to->h->hd, r;
     if (!e->exact) {
-        e->op->quantise(e->query + at * hd, x, ldx, n, hd, e->query_scale + at);
+        e->op->quantise(e->query + at * hd, x, ldx, to->n, hd, e->query_scale + at);
     }
-    for (r = 0; r < n; r++) {
+    for (r = 0; r < to->n; r++) {
         if (e->exact) {
             memcpy(e->query_exact + (at + r) * hd, x + r * ldx, hd * sizeof(float));
             e->op->scale(e->query_exact + (at + r) * hd, hd, scale);
@@ -14709,28 +14742,37 @@ static void en_store(en_engine *e, en_worker *w, en_heads *h, en_part part, size
     }
 }
 
+/* Stores w->hidden [n, hd]. */
+static void en_store(en_engine *e, en_worker *w, en_part part, const en_span *at)
+{
+    switch (part) {
+    case EN_QUERY: en_store_queries(e, at, w->hidden, at->h->hd); break;
+    case EN_KEY: en_store_keys(e, at, w->hidden, at->h->hd, w->q); break;
+    case EN_VALUE: en_store_values(e, at, w->hidden, at->h->hd, w->q); break;
+    }
+}
+
 /* Multiplies prepared rows by the columns of one head's queries, keys or values, from panel on,
  * then dequantises and stores them, a few rows at a time, so that they stay in the L1 cache. */
-static void en_store_product(en_engine *e, en_worker *w, const gm_weight *weight, size_t panel,
-                             en_heads *h, en_part part, size_t head, size_t t0, size_t n)
+static void en_store_product(en_engine *e, en_worker *w, gm_panels columns, en_part part,
+                             const en_span *at)
 {
-    const size_t hd = h->hd;
-    const en_panels columns = {weight, panel, hd / 16};
-    const en_output to = {w->hidden, hd, OP_STORE};
+    const en_output to = {w->hidden, at->h->hd, OP_STORE};
+    en_span some = *at;
     size_t r;
     if (tp_cancelled(e->pool)) {
         return;
     }
     if (e->exact) {
-        en_multiply(e, w, w, columns, n, to);
-        en_store(e, w, h, part, head, t0, n, w->hidden, hd);
+        en_multiply(e, w, w, columns, to);
+        en_store(e, w, part, at);
         return;
     }
-    en_products(e, w, w, columns, n);
-    for (r = 0; r < n; r += EN_QUERIES) {
-        size_t rows = er_min(n - r, EN_QUERIES);
-        en_epilogue(e, w, w, columns, r, rows, to);
-        en_store(e, w, h, part, head, t0 + r, rows, w->hidden, hd);
+    en_products(e, w, w, columns);
+    for (r = 0; r < at->n; r += some.n, some.first += some.n) {
+        some.n = er_min(at->n - r, EN_QUERIES);
+        en_epilogue(e, w, w, columns, r, some.n, to);
+        en_store(e, w, part, &some);
     }
 }
 
@@ -14738,11 +14780,16 @@ static void en_store_product(en_engine *e, en_worker *w, const gm_weight *weight
 static void en_qkv(en_engine *e, en_worker *w, const mf_layer *layer, size_t t0, size_t n)
 {
     size_t d = e->model->n_audio_state, heads = e->self.heads, panels = e->self.hd / 16, i;
-    en_prepare(e, w, &layer->attn_norm, e->x + t0 * d, d, n, d);
+    gm_panels columns = {&layer->qkv, 0, panels};
+    en_prepare(e, w, &(en_input){e->x + t0 * d, d, &layer->attn_norm}, n, d);
     for (i = 0; i < heads; i++) {
-        en_store_product(e, w, &layer->qkv, i * panels, &e->self, EN_QUERY, i, t0, n);
-        en_store_product(e, w, &layer->qkv, (heads + i) * panels, &e->self, EN_KEY, i, t0, n);
-        en_store_product(e, w, &layer->qkv, (2 * heads + i) * panels, &e->self, EN_VALUE, i, t0, n);
+        const en_span at = {&e->self, i, t0, n};
+        columns.panel = i * panels;
+        en_store_product(e, w, columns, EN_QUERY, &at);
+        columns.panel += heads * panels;
+        en_store_product(e, w, columns, EN_KEY, &at);
+        columns.panel += heads * panels;
+        en_store_product(e, w, columns, EN_VALUE, &at);
     }
 }
 
@@ -14759,8 +14806,8 @@ static void en_conv1(en_engine *e, en_worker *w, ptrdiff_t first, size_t n, floa
     while (done < n && !tp_cancelled(e->pool)) {
         size_t rows = er_min(n - done, e->rows);
         size_t frame = (size_t)(first + (ptrdiff_t)done);
-        en_prepare(e, w, NULL, e->mel + frame * mels, mels, rows, 3 * mels);
-        en_multiply(e, w, w, en_all_panels(&e->model->conv1), rows,
+        en_prepare(e, w, &(en_input){e->mel + frame * mels, mels, NULL}, rows, 3 * mels);
+        en_multiply(e, w, w, gm_all_panels(&e->model->conv1),
                     (en_output){out + done * d, d, OP_GELU});
         done += rows;
     }
@@ -14776,8 +14823,8 @@ static void en_front_task(void *context, size_t index, unsigned worker)
     if (tp_cancelled(e->pool)) {
         return;
     }
-    en_prepare_sparse(e, w, w->hidden, 2 * d, n, 3 * d);
-    en_multiply(e, w, w, en_all_panels(&e->model->conv2), n,
+    en_prepare_sparse(e, w, &(en_input){w->hidden, 2 * d, NULL}, n, 3 * d);
+    en_multiply(e, w, w, gm_all_panels(&e->model->conv2),
                 (en_output){e->x + t0 * d, d, OP_GELU});
     for (i = 0; i < n * d; i++) {
         e->x[t0 * d + i] += e->model->audio_position[t0 * d + i];
@@ -14795,16 +14842,20 @@ static void en_attend_task(void *context, size_t index, unsigned worker)
     size_t ctx = e->positions, blocks = en_blocks(ctx, EN_QUERIES), hd = e->self.hd;
     size_t head = index / blocks, t0 = index % blocks * EN_QUERIES;
     size_t at = head * e->model->n_audio_ctx + t0;
-    size_t n = er_min(ctx - t0, EN_QUERIES);
-    size_t d = e->model->n_audio_state;
-    float *out = e->attended + t0 * d + head * hd;
+    const en_span keys = {&e->self, head, 0, ctx};
+    en_queries q = {0};
+    q.n = er_min(ctx - t0, EN_QUERIES);
+    q.ldo = e->model->n_audio_state;
+    q.out = e->attended + t0 * q.ldo + head * hd;
     if (e->exact) {
-        en_attend_float(e, &e->worker[worker], &e->self, head, ctx, e->query_exact + at * hd, n,
-                        out, d);
+        q.x = e->query_exact + at * hd;
+        q.ldx = hd;
+        en_attend_float(e, &e->worker[worker], &keys, &q);
         return;
     }
-    en_attend_int8(e, &e->worker[worker], &e->self, head, ctx, e->query + at * hd,
-                   e->query_scale + at, n, out, d);
+    q.q = e->query + at * hd;
+    q.scale = e->query_scale + at;
+    en_attend_int8(e, &e->worker[worker], &keys, &q);
 }
 
 /* ---- layers ---- */
@@ -14815,15 +14866,16 @@ typedef struct en_layer_job {
 } en_layer_job;
 
 /* The feed-forward layers on rows of the residual stream x [n, d]. */
-static void en_mlp(en_engine *e, en_worker *w, const mf_layer *layer, float *x, size_t n, size_t d)
+static void en_mlp(en_engine *e, en_worker *w, const mf_layer *layer, float *x, size_t n)
 {
-    en_prepare(e, w, &layer->mlp_norm, x, d, n, d);
-    en_multiply(e, w, w, en_all_panels(&layer->fc1), n, (en_output){w->hidden, 4 * d, OP_GELU});
+    const size_t d = e->model->n_audio_state;
+    en_prepare(e, w, &(en_input){x, d, &layer->mlp_norm}, n, d);
+    en_multiply(e, w, w, gm_all_panels(&layer->fc1), (en_output){w->hidden, 4 * d, OP_GELU});
     if (tp_cancelled(e->pool)) {
         return;
     }
-    en_prepare_sparse(e, w, w->hidden, 4 * d, n, 4 * d);
-    en_multiply(e, w, w, en_all_panels(&layer->fc2), n, (en_output){x, d, OP_ADD});
+    en_prepare_sparse(e, w, &(en_input){w->hidden, 4 * d, NULL}, n, 4 * d);
+    en_multiply(e, w, w, gm_all_panels(&layer->fc2), (en_output){x, d, OP_ADD});
 }
 
 static void en_rear_task(void *context, size_t index, unsigned worker)
@@ -14835,10 +14887,10 @@ static void en_rear_task(void *context, size_t index, unsigned worker)
     size_t d = e->model->n_audio_state, ctx = e->positions, t0 = index * e->rows;
     size_t n = er_min(ctx - t0, e->rows);
     float *x = e->x + t0 * d;
-    en_prepare(e, w, NULL, e->attended + t0 * d, d, n, d);
-    en_multiply(e, w, w, en_all_panels(&layer->attn_out), n, (en_output){x, d, OP_ADD});
+    en_prepare(e, w, &(en_input){e->attended + t0 * d, d, NULL}, n, d);
+    en_multiply(e, w, w, gm_all_panels(&layer->attn_out), (en_output){x, d, OP_ADD});
     if (!tp_cancelled(e->pool)) {
-        en_mlp(e, w, layer, x, n, d);
+        en_mlp(e, w, layer, x, n);
     }
     if (tp_cancelled(e->pool)) {
         return;
@@ -14847,7 +14899,7 @@ static void en_rear_task(void *context, size_t index, unsigned worker)
         en_qkv(e, w, layer + 1, t0, n);
         return;
     }
-    en_norm(e, &e->model->encoder_norm, x, x, n, d);
+    en_norm(e, &e->model->encoder_norm, x, x, n);
 }
 
 /* Runs the encoder from e->mel to e->x [positions, d]. Returns early if the pool was cancelled;
@@ -14878,14 +14930,17 @@ static void en_cross_task(void *context, size_t index, unsigned worker)
     en_worker *w = &e->worker[worker];
     size_t d = e->model->n_audio_state, ctx = e->positions, t0 = index * e->rows, l, head;
     size_t n = er_min(ctx - t0, e->rows);
-    en_prepare(e, w, NULL, e->x + t0 * d, d, n, d);
+    en_prepare(e, w, &(en_input){e->x + t0 * d, d, NULL}, n, d);
     for (l = 0; l < e->model->n_text_layer; l++) {
-        const gm_weight *kv = &e->model->decoder[l].cross_kv;
         en_heads *h = &job->cross[l];
         size_t panels = h->hd / 16;
+        gm_panels columns = {&e->model->decoder[l].cross_kv, 0, panels};
         for (head = 0; head < h->heads; head++) {
-            en_store_product(e, w, kv, head * panels, h, EN_KEY, head, t0, n);
-            en_store_product(e, w, kv, (h->heads + head) * panels, h, EN_VALUE, head, t0, n);
+            const en_span at = {h, head, t0, n};
+            columns.panel = head * panels;
+            en_store_product(e, w, columns, EN_KEY, &at);
+            columns.panel += h->heads * panels;
+            en_store_product(e, w, columns, EN_VALUE, &at);
         }
     }
 }
@@ -14985,7 +15040,7 @@ static void en_carve_worker(ar_arena *arena, const en_engine *e, en_worker *w)
 static void en_carve(ar_arena *arena, en_engine *e, size_t n_workers)
 {
     const wnpu_model *m = e->model;
-    size_t d = m->n_audio_state, ctx = m->n_audio_ctx, hd = d / m->n_audio_head, i;
+    size_t d = m->n_audio_state, ctx = m->n_audio_ctx, i;
     en_worker nothing;
     e->rows = en_block_rows(ctx, n_workers);
     e->n_workers = n_workers;
@@ -15008,7 +15063,7 @@ static void en_carve(ar_arena *arena, en_engine *e, size_t n_workers)
         e->query = ar_carve(arena, ctx * d, 1);
         e->query_scale = ar_carve(arena, ctx * m->n_audio_head, sizeof(float));
     }
-    en_carve_heads(arena, &e->self, m->n_audio_head, hd, ctx, e->exact);
+    en_carve_heads(arena, e, &e->self, m->n_audio_head, ctx);
 }
 
 /* Computes tables and zero padding. Called once, when memory is present. */
@@ -15147,23 +15202,23 @@ static size_t de_blocks(const wnpu_model *m)
 
 /* ---- products ---- */
 
-/* Logits of n panels from `panel` on, at most a block, and their maximum while still in cache. */
+/* Logits of panels, at most a block, and their maximum while still in cache. */
 static void de_logits(const de_decoder *d, const de_stage *stage, const en_worker *in, en_worker *w,
-                      size_t panel, size_t n)
+                      gm_panels c)
 {
     const wnpu_model *m = d->e->model;
     const op_kernels *op = d->e->op;
-    const size_t first = panel * 16, blocks = de_blocks(m);
-    size_t last = (size_t)m->vocab.n_vocab, p, each, row;
-    for (p = panel; p < panel + n && !tp_cancelled(d->e->pool); p += each) {
-        size_t column = p * 16;
-        each = er_min(panel + n - p, EN_PANELS);
-        en_prefetch_columns(stage->weight, p + each, EN_PANELS);
-        en_products(d->e, in, w, (en_panels){stage->weight, p, each}, stage->rows);
-        op->complete(stage->out + column, stage->ldo, w->acc, stage->rows, each * 16, in->scale,
-                     stage->weight->scale + column, d->rest, m->wide_values + column, stage->ldo);
+    const size_t first = c.panel * 16, end = c.panel + c.n, blocks = de_blocks(m);
+    const size_t last = er_min(end * 16, (size_t)m->vocab.n_vocab);
+    size_t row;
+    for (; c.panel < end && !tp_cancelled(d->e->pool); c.panel += c.n) {
+        const size_t column = c.panel * 16;
+        c.n = er_min(end - c.panel, EN_PANELS);
+        en_prefetch_columns(c.weight, c.panel + c.n, EN_PANELS);
+        en_products(d->e, in, w, c);
+        op->complete(stage->out + column, stage->ldo, w->acc, stage->rows, c.n * 16, in->scale,
+                     c.weight->scale + column, d->rest, m->wide_values + column, stage->ldo);
     }
-    last = er_min(first + n * 16, last);
     for (row = 0; row < stage->rows; row++) {
         d->largest[row * blocks + first / DE_BLOCK] =
             op->largest(stage->out + row * stage->ldo + first, last - first);
@@ -15219,11 +15274,12 @@ static const en_worker *de_prepare(const de_decoder *d, de_worker *own)
         return &own->rows;
     }
     if (stage->norm != NULL) {
-        en_norm(d->e, stage->norm, own->normed, x, stage->rows, stage->weight->k);
+        en_norm(d->e, stage->norm, own->normed, x, stage->rows);
         x = own->normed;
     }
     own->rows.fine = stage->kind != DE_VOCAB; /* DE_ADD_FULL recomputes the largest */
-    en_prepare(d->e, &own->rows, NULL, x, stage->weight->k, stage->rows, stage->weight->k);
+    en_prepare(d->e, &own->rows, &(en_input){x, stage->weight->k, NULL}, stage->rows,
+               stage->weight->k);
     own->ready = 1;
     return &own->rows;
 }
@@ -15236,38 +15292,43 @@ static void de_multiply(de_decoder *d, size_t item, unsigned worker)
     size_t panel = item * stage->chunk, left = stage->weight->n16 - panel, n;
     size_t end = left < stage->chunk ? stage->weight->n16 : panel + stage->chunk;
     if (stage->kind != DE_VOCAB || d->e->exact) {
-        en_multiply(d->e, in, w, (en_panels){stage->weight, panel, end - panel}, stage->rows,
+        en_multiply(d->e, in, w, (gm_panels){stage->weight, panel, end - panel},
                     (en_output){stage->out + panel * 16, stage->ldo, stage->finish});
         panel = end;
     }
     for (; panel < end; panel += n) {
         n = er_min(end - panel, DE_BLOCK / 16);
-        de_logits(d, stage, in, w, panel, n);
+        de_logits(d, stage, in, w, (gm_panels){stage->weight, panel, n});
     }
 }
 
 /* ---- attention ---- */
 
-/* Attention of rows of one head's queries, stride ldx, over the first n keys of h. */
-static void de_attend(const en_engine *e, en_worker *w, const en_heads *h, size_t head, size_t n,
-                      const float *x, size_t ldx, size_t rows, float *out, size_t ldo)
+/* Attention of queries as they come from the product, at most DE_ROWS, to keys from 0 on. */
+static void de_attend(const en_engine *e, en_worker *w, const en_span *keys, const en_queries *q)
 {
-    size_t hd = h->hd, r;
-    float unit = 1.0f / sqrtf((float)hd), scale[DE_ROWS], q[DE_ROWS * EN_MAX_HEAD];
+    size_t hd = keys->h->hd, r;
+    float unit = 1.0f / sqrtf((float)hd), scale[DE_ROWS], x[DE_ROWS * EN_MAX_HEAD];
     int8_t q8[DE_ROWS * EN_MAX_HEAD];
-    for (r = 0; r < rows && e->exact; r++) {
-        memcpy(q + r * hd, x + r * ldx, hd * sizeof(float));
-        e->op->scale(q + r * hd, hd, unit);
+    en_queries own = *q;
+    for (r = 0; r < q->n && e->exact; r++) {
+        memcpy(x + r * hd, q->x + r * q->ldx, hd * sizeof(float));
+        e->op->scale(x + r * hd, hd, unit);
     }
     if (e->exact) {
-        en_attend_float(e, w, h, head, n, q, rows, out, ldo);
+        own.x = x;
+        own.ldx = hd;
+        en_attend_float(e, w, keys, &own);
         return;
     }
-    e->op->quantise(q8, x, ldx, rows, hd, scale);
-    for (r = 0; r < rows; r++) {
+    e->op->quantise(q8, q->x, q->ldx, q->n, hd, scale);
+    for (r = 0; r < q->n; r++) {
         scale[r] *= unit;
     }
-    en_attend_int8(e, w, h, head, n, q8, scale, rows, out, ldo);
+    own.x = NULL;
+    own.q = q8;
+    own.scale = scale;
+    en_attend_int8(e, w, keys, &own);
 }
 
 /* Prefetches a head's keys and values: many short pieces, so hardware prefetchers do not help. */
@@ -15295,7 +15356,10 @@ static void de_self_heads(de_decoder *d, const de_run *run, size_t first, size_t
     const de_row *rows = d->rows + run->first;
     const float *x = d->qkv + run->first * 3 * n;
     en_heads *h = &d->self[rows->slot * e->model->n_text_layer + d->worker[worker].stage.layer];
-    float *out = d->attended + run->first * n;
+    en_queries q = {0};
+    q.n = 1;
+    q.ldx = 3 * n;
+    q.ldo = n;
     de_prefetch_head(h, first, rows->position);
     for (i = 0; i < run->n; i++) {
         const float *k = x + i * 3 * n + n + first * hd;
@@ -15306,8 +15370,9 @@ static void de_self_heads(de_decoder *d, const de_run *run, size_t first, size_t
             de_prefetch_head(h, head + 1, rows->position);
         }
         for (i = 0; i < run->n; i++) {
-            de_attend(e, &e->worker[worker], h, head, rows[i].position + 1,
-                      x + i * 3 * n + head * hd, 3 * n, 1, out + i * n + head * hd, n);
+            q.x = x + i * 3 * n + head * hd;
+            q.out = d->attended + (run->first + i) * n + head * hd;
+            de_attend(e, &e->worker[worker], &(en_span){h, head, 0, rows[i].position + 1}, &q);
         }
     }
 }
@@ -15339,44 +15404,52 @@ static size_t de_self_chunk(const de_decoder *d)
  * second off. Like logits, it does not depend on the instruction set or the number of threads. */
 
 /* Finds where `rows` queries of one head, which de_attend() has just prepared, have their largest
- * weight among the first n keys. Row i's position goes to peak[i * stride]. */
-static void de_find_peaks(const en_engine *e, en_worker *w, const en_heads *h, size_t head,
-                          size_t n, size_t rows, uint16_t *peak, size_t stride)
+ * weight among keys from 0 on: peak [rows]. */
+static void de_find_peaks(const en_engine *e, en_worker *w, const en_span *keys, size_t rows,
+                          uint16_t *peak)
 {
-    size_t width = en_round16(e->positions), first, r;
+    size_t width = en_round16(e->positions), r;
+    en_span block = *keys;
     float best[DE_ROWS];
     for (r = 0; r < rows && e->exact; r++) { /* the weights are still there */
-        peak[r * stride] = (uint16_t)e->op->argmax(w->scores + r * width, n);
+        peak[r] = (uint16_t)e->op->argmax(w->scores + r * width, keys->n);
     }
-    for (first = 0; first < n && !e->exact; first += EN_KEYS) {
-        const float *key_scale = h->k_scale + head * h->keys + first;
-        size_t keys = er_min(n - first, EN_KEYS);
-        en_multiply_keys(e, w, h, head, first, keys, rows);
+    for (; block.first < keys->n && !e->exact; block.first += EN_KEYS) {
+        const float *key_scale = keys->h->k_scale + keys->head * keys->h->keys + block.first;
+        block.n = er_min(keys->n - block.first, EN_KEYS);
+        en_multiply_keys(e, w, &block, rows);
         for (r = 0; r < rows; r++) {
             size_t found;
             e->op->dequantise(w->hidden, EN_KEYS, w->acc + r * EN_KEYS, EN_KEYS, 1,
-                              en_round16(keys), w->scale + r, key_scale, NULL, OP_STORE);
-            found = e->op->argmax(w->hidden, keys);
-            if (first == 0 || w->hidden[found] > best[r]) {
+                              en_round16(block.n), w->scale + r, key_scale, NULL, OP_STORE);
+            found = e->op->argmax(w->hidden, block.n);
+            if (block.first == 0 || w->hidden[found] > best[r]) {
                 best[r] = w->hidden[found];
-                peak[r * stride] = (uint16_t)(first + found);
+                peak[r] = (uint16_t)(block.first + found);
             }
         }
     }
 }
 
-/* After cross-attention of a head: notes where its rows look, if it is one of those that follow the
- * speech. */
-static void de_note_peaks(de_decoder *d, size_t layer, size_t head, const de_run *run,
-                          const en_heads *h, unsigned worker)
+/* After a worker's cross-attention to the keys of a head: notes where its rows look, if it is one
+ * of those that follow the speech. */
+static void de_note_peaks(de_decoder *d, const de_run *run, const en_span *keys, unsigned worker)
 {
     const en_engine *e = d->e;
-    size_t reach = d->reach[d->rows[run->first].window], i;
+    const size_t layer = d->worker[worker].stage.layer;
+    size_t reach = d->reach[d->rows[run->first].window], i, r;
+    en_span heard = *keys;
+    uint16_t peak[DE_ROWS];
+    if (reach > 0 && reach < keys->n) {
+        heard.n = reach;
+    }
     for (i = 0; i < d->n_heads && d->tap == NULL; i++) {
-        if (d->heads[i].layer == layer && d->heads[i].head == head) {
-            de_find_peaks(e, &e->worker[worker], h, head,
-                          reach > 0 && reach < e->positions ? reach : e->positions, run->n,
-                          d->peak + run->first * d->n_heads + i, d->n_heads);
+        if (d->heads[i].layer != layer || d->heads[i].head != keys->head) {
+            continue;
+        }
+        de_find_peaks(e, &e->worker[worker], &heard, run->n, peak);
+        for (r = 0; r < run->n; r++) {
+            d->peak[(run->first + r) * d->n_heads + i] = peak[r];
         }
     }
 }
@@ -15408,12 +15481,17 @@ static void de_cross_head(de_decoder *d, size_t item, unsigned worker)
     size_t heads = e->model->n_text_head, head = item % heads, n = e->model->n_text_state;
     size_t hd = n / heads;
     const de_run *run = &d->window_run[item / heads];
-    const en_heads *h = &d->cross[d->rows[run->first].window * e->model->n_text_layer +
-                                  d->worker[worker].stage.layer];
-    de_attend(e, &e->worker[worker], h, head, e->positions,
-              d->qkv + run->first * n + head * hd, n, run->n,
-              d->attended + run->first * n + head * hd, n);
-    de_note_peaks(d, d->worker[worker].stage.layer, head, run, h, worker);
+    const size_t at = run->first * n + head * hd;
+    en_heads *h = &d->cross[d->rows[run->first].window * e->model->n_text_layer +
+                            d->worker[worker].stage.layer];
+    const en_span keys = {h, head, 0, e->positions};
+    en_queries q = {0};
+    q.n = run->n;
+    q.x = d->qkv + at;
+    q.out = d->attended + at;
+    q.ldx = q.ldo = n;
+    de_attend(e, &e->worker[worker], &keys, &q);
+    de_note_peaks(d, run, &keys, worker);
 }
 
 /* Finds the runs of consecutive rows that share a slot or a window. */
@@ -15651,7 +15729,7 @@ static void de_select_rows(de_decoder *d)
             memmove(d->x + d->n_wanted++ * n, d->x + r * n, n * sizeof(float));
         }
     }
-    en_norm(d->e, &m->decoder_norm, d->normed, d->x, d->n_wanted, n);
+    en_norm(d->e, &m->decoder_norm, d->normed, d->x, d->n_wanted);
     for (r = 0; r < d->n_wanted && !d->e->exact; r++) {
         de_find_rest(d, d->normed + r * n, &d->rest[r]);
     }
@@ -15822,7 +15900,7 @@ static void de_carve_worker(ar_arena *arena, const en_engine *e, de_worker *own)
 static void de_carve(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots, size_t windows)
 {
     const wnpu_model *m = e->model;
-    size_t n = m->n_text_state, hd = n / m->n_text_head, i;
+    size_t n = m->n_text_state, i;
     en_heads nothing;
     de_worker nobody;
     memset(d, 0, sizeof *d);
@@ -15832,13 +15910,13 @@ static void de_carve(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots,
     d->self = ar_carve(arena, slots * m->n_text_layer, sizeof(en_heads));
     d->cross = ar_carve(arena, windows * m->n_text_layer, sizeof(en_heads));
     for (i = 0; i < windows * m->n_text_layer; i++) {
-        en_carve_heads(arena, d->cross != NULL ? &d->cross[i] : &nothing, m->n_text_head, hd,
-                       m->n_audio_ctx, e->exact);
+        en_carve_heads(arena, e, d->cross != NULL ? &d->cross[i] : &nothing, m->n_text_head,
+                       m->n_audio_ctx);
         d->always_used = i + 1 == m->n_text_layer ? arena->used : d->always_used;
     }
     for (i = 0; i < slots * m->n_text_layer; i++) {
-        en_carve_heads(arena, d->self != NULL ? &d->self[i] : &nothing, m->n_text_head, hd,
-                       m->n_text_ctx, e->exact);
+        en_carve_heads(arena, e, d->self != NULL ? &d->self[i] : &nothing, m->n_text_head,
+                       m->n_text_ctx);
     }
     d->x = ar_carve(arena, DE_ROWS * n, sizeof(float));
     d->normed = ar_carve(arena, DE_ROWS * n, sizeof(float));
@@ -18956,7 +19034,7 @@ static void al_attend_task(void *context, size_t index, unsigned worker)
     al_aligner *a = context;
     const en_engine *e = a->decoder->e;
     en_worker *w = &e->worker[worker];
-    const en_heads *h = &de_cross(a->decoder)[a->heads[a->head].layer];
+    en_heads *h = &de_cross(a->decoder)[a->heads[a->head].layer];
     size_t hd = h->hd, base = a->heads[a->head].head * h->keys, first = index * EN_QUERIES, r, from;
     size_t n = er_min(al_rows(a) - first, EN_QUERIES);
     const float *query = a->query + (a->head * AL_ROWS + first) * hd;
@@ -18978,7 +19056,7 @@ static void al_attend_task(void *context, size_t index, unsigned worker)
     }
     for (from = 0; !e->exact && from < a->stride; from += EN_KEYS) {
         size_t keys = er_min(a->stride - from, EN_KEYS);
-        en_multiply_keys(e, w, h, a->heads[a->head].head, from, keys, n);
+        en_multiply_keys(e, w, &(en_span){h, a->heads[a->head].head, from, keys}, n);
         e->op->dequantise(out + from, a->stride, w->acc, EN_KEYS, n, keys, w->scale,
                           h->k_scale + base + from, NULL, OP_STORE);
     }
@@ -24581,8 +24659,7 @@ static int np_verify(const np_pass *p, size_t row, size_t n, int32_t *scratch)
 
 /* out = finish(rows of the stage's product): from the accelerator's sums if they are present and
  * verified, else computed on the CPU. n is at most NP_ROWS. */
-static void np_product(const np_pass *p, en_worker *w, size_t row, size_t n, float *out, size_t ldo,
-                       op_finish finish)
+static void np_product(const np_pass *p, en_worker *w, size_t row, size_t n, const en_output *to)
 {
     np_bridge *b = p->b;
     const en_engine *e = b->e;
@@ -24595,10 +24672,10 @@ static void np_product(const np_pass *p, en_worker *w, size_t row, size_t n, flo
         for (r = 0; r < n; r++) {
             for (ni = 0; ni < tiling->n_tiles; ni++) {
                 size_t at = ni * tiling->n_step, width = np_tile_columns(tiling, ni);
-                e->op->dequantise(out + r * ldo + at, ldo,
+                e->op->dequantise(to->out + r * to->ldo + at, to->ldo,
                                   np_row_tile(p, row + r, ni, width, sum), width, 1, width,
                                   scale + r, weight->scale + at,
-                                  weight->bias != NULL ? weight->bias + at : NULL, finish);
+                                  weight->bias != NULL ? weight->bias + at : NULL, to->finish);
             }
         }
         return;
@@ -24607,10 +24684,11 @@ static void np_product(const np_pass *p, en_worker *w, size_t row, size_t n, flo
         __atomic_store_n(&p->c->wrong, 1, __ATOMIC_RELAXED);
     }
     __atomic_fetch_add(&p->c->cpu_rows, n, __ATOMIC_RELAXED);
+    w->input_rows = n;
     memcpy(w->scale, scale, n * sizeof *scale);
     e->gm->pack_a(w->packed, p->c->a[np_stages[p->c->stage].set] + row * tiling->k, tiling->k, n,
                   tiling->k / 4);
-    en_multiply(e, w, w, en_all_panels(weight), n, (en_output){out, ldo, finish});
+    en_multiply(e, w, w, gm_all_panels(weight), *to);
 }
 
 /* ---- the CPU's work on a block of rows before and after a product ---- */
@@ -24629,7 +24707,7 @@ static void np_quantise_norm(const np_pass *p, en_worker *w, const mf_norm *norm
                              size_t row, size_t n)
 {
     size_t d = p->b->e->model->n_audio_state;
-    en_norm(p->b->e, norm, w->rows, p->b->e->x + (p->c->t0 + row) * d, n, d);
+    en_norm(p->b->e, norm, w->rows, p->b->e->x + (p->c->t0 + row) * d, n);
     np_quantise(p, stage, row, n, w->rows, d);
 }
 
@@ -24660,7 +24738,7 @@ static void np_after_conv1(const np_pass *p, en_worker *w, size_t row, size_t n)
     }
     while (done < rows) {
         size_t some = er_min(rows - done, NP_ROWS);
-        np_product(p, w, 2 * row + done - 1, some, w->hidden + done * d, d, OP_GELU);
+        np_product(p, w, 2 * row + done - 1, some, &(en_output){w->hidden + done * d, d, OP_GELU});
         done += some;
     }
     np_quantise(p, NP_CONV2, row, n, w->hidden, 2 * d);
@@ -24670,7 +24748,7 @@ static void np_after_conv2(const np_pass *p, en_worker *w, size_t row, size_t n)
 {
     const en_engine *e = p->b->e;
     size_t d = e->model->n_audio_state, at = (p->c->t0 + row) * d, i;
-    np_product(p, w, row, n, e->x + at, d, OP_GELU);
+    np_product(p, w, row, n, &(en_output){e->x + at, d, OP_GELU});
     for (i = 0; i < n * d; i++) {
         e->x[at + i] += e->model->audio_position[at + i];
     }
@@ -24681,12 +24759,13 @@ static void np_after_qkv(const np_pass *p, en_worker *w, size_t row, size_t n)
 {
     en_engine *e = p->b->e;
     size_t d = e->model->n_audio_state, t = p->c->t0 + row, head;
-    np_product(p, w, row, n, w->hidden, 3 * d, OP_STORE);
+    np_product(p, w, row, n, &(en_output){w->hidden, 3 * d, OP_STORE});
     for (head = 0; head < e->self.heads; head++) {
+        const en_span at = {&e->self, head, t, n};
         const float *x = w->hidden + head * e->self.hd;
-        en_store(e, w, &e->self, EN_QUERY, head, t, n, x, 3 * d);
-        en_store(e, w, &e->self, EN_KEY, head, t, n, x + d, 3 * d);
-        en_store(e, w, &e->self, EN_VALUE, head, t, n, x + 2 * d, 3 * d);
+        en_store_queries(e, &at, x, 3 * d);
+        en_store_keys(e, &at, x + d, 3 * d, w->q);
+        en_store_values(e, &at, x + 2 * d, 3 * d, w->q);
     }
 }
 
@@ -24695,11 +24774,11 @@ static void np_after_fc2(const np_pass *p, en_worker *w, size_t row, size_t n)
     const wnpu_model *m = p->b->e->model;
     size_t d = m->n_audio_state;
     float *x = p->b->e->x + (p->c->t0 + row) * d;
-    np_product(p, w, row, n, x, d, OP_ADD);
+    np_product(p, w, row, n, &(en_output){x, d, OP_ADD});
     if (p->c->layer + 1 < m->n_audio_layer) {
         np_quantise_norm(p, w, &m->encoder[p->c->layer + 1].attn_norm, NP_QKV, row, n);
     } else {
-        en_norm(p->b->e, &m->encoder_norm, x, x, n, d);
+        en_norm(p->b->e, &m->encoder_norm, x, x, n);
     }
 }
 
@@ -24707,10 +24786,12 @@ static void np_after_cross(const np_pass *p, en_worker *w, size_t row, size_t n)
 {
     en_heads *h = &p->b->cross[p->unit];
     size_t d = p->b->e->model->n_audio_state, t = p->c->t0 + row, head;
-    np_product(p, w, row, n, w->hidden, 2 * d, OP_STORE);
+    np_product(p, w, row, n, &(en_output){w->hidden, 2 * d, OP_STORE});
     for (head = 0; head < h->heads; head++) {
-        en_store_keys(p->b->e, h, head, t, n, w->hidden + head * h->hd, 2 * d, w->q);
-        en_store_values(p->b->e, h, head, t, n, w->hidden + d + head * h->hd, 2 * d, w->q);
+        const en_span at = {h, head, t, n};
+        const float *x = w->hidden + head * h->hd;
+        en_store_keys(p->b->e, &at, x, 2 * d, w->q);
+        en_store_values(p->b->e, &at, x + d, 2 * d, w->q);
     }
 }
 
@@ -24727,11 +24808,11 @@ static void np_after_task(void *context, size_t index, unsigned worker)
     case NP_CONV2: np_after_conv2(p, w, row, n); break;
     case NP_QKV: np_after_qkv(p, w, row, n); break;
     case NP_OUT:
-        np_product(p, w, row, n, e->x + (p->c->t0 + row) * d, d, OP_ADD);
+        np_product(p, w, row, n, &(en_output){e->x + (p->c->t0 + row) * d, d, OP_ADD});
         np_quantise_norm(p, w, &e->model->encoder[p->c->layer].mlp_norm, NP_FC1, row, n);
         break;
     case NP_FC1:
-        np_product(p, w, row, n, w->hidden, 4 * d, OP_GELU);
+        np_product(p, w, row, n, &(en_output){w->hidden, 4 * d, OP_GELU});
         np_quantise(p, NP_FC2, row, n, w->hidden, 4 * d);
         break;
     case NP_FC2: np_after_fc2(p, w, row, n); break;

@@ -115,8 +115,8 @@ static void conv2_task(void *context, size_t index, unsigned worker)
     stage *s = context;
     en_worker *w = &s->e->worker[worker];
     size_t d = s->e->model->n_audio_state, t0, n = block(s, index, &t0);
-    en_prepare_sparse(s->e, w, w->hidden, 2 * d, n, 3 * d);
-    en_multiply(s->e, w, w, en_all_panels(&s->e->model->conv2), n,
+    en_prepare_sparse(s->e, w, &(en_input){w->hidden, 2 * d, NULL}, n, 3 * d);
+    en_multiply(s->e, w, w, gm_all_panels(&s->e->model->conv2),
                 (en_output){s->e->x + t0 * d, d, OP_GELU});
 }
 
@@ -138,8 +138,8 @@ static void attn_out_task(void *context, size_t index, unsigned worker)
     stage *s = context;
     en_worker *w = &s->e->worker[worker];
     size_t d = s->e->model->n_audio_state, t0, n = block(s, index, &t0);
-    en_prepare(s->e, w, NULL, s->e->attended + t0 * d, d, n, d);
-    en_multiply(s->e, w, w, en_all_panels(&s->layer->attn_out), n,
+    en_prepare(s->e, w, &(en_input){s->e->attended + t0 * d, d, NULL}, n, d);
+    en_multiply(s->e, w, w, gm_all_panels(&s->layer->attn_out),
                 (en_output){s->e->x + t0 * d, d, OP_ADD});
 }
 
@@ -148,8 +148,8 @@ static void fc1_task(void *context, size_t index, unsigned worker)
     stage *s = context;
     en_worker *w = &s->e->worker[worker];
     size_t d = s->e->model->n_audio_state, t0, n = block(s, index, &t0);
-    en_prepare(s->e, w, &s->layer->mlp_norm, s->e->x + t0 * d, d, n, d);
-    en_multiply(s->e, w, w, en_all_panels(&s->layer->fc1), n,
+    en_prepare(s->e, w, &(en_input){s->e->x + t0 * d, d, &s->layer->mlp_norm}, n, d);
+    en_multiply(s->e, w, w, gm_all_panels(&s->layer->fc1),
                 (en_output){w->hidden, 4 * d, OP_GELU});
 }
 
@@ -158,8 +158,8 @@ static void fc2_task(void *context, size_t index, unsigned worker)
     stage *s = context;
     en_worker *w = &s->e->worker[worker];
     size_t d = s->e->model->n_audio_state, t0, n = block(s, index, &t0);
-    en_prepare_sparse(s->e, w, w->hidden, 4 * d, n, 4 * d);
-    en_multiply(s->e, w, w, en_all_panels(&s->layer->fc2), n,
+    en_prepare_sparse(s->e, w, &(en_input){w->hidden, 4 * d, NULL}, n, 4 * d);
+    en_multiply(s->e, w, w, gm_all_panels(&s->layer->fc2),
                 (en_output){s->e->x + t0 * d, d, OP_ADD});
 }
 

@@ -127,11 +127,11 @@ static void hand_over(const en_engine *e, en_heads *to, const en_heads *from, si
             for (i = 0; i < rows; i++) {
                 get_key(from, head, t + i, x + i * hd);
             }
-            en_store_keys(e, to, head, t, rows, x, hd, q);
+            en_store_keys(e, &(en_span){to, head, t, rows}, x, hd, q);
             for (i = 0; i < rows; i++) {
                 get_value(from, head, t + i, x + i * hd);
             }
-            en_store_values(e, to, head, t, rows, x, hd, q);
+            en_store_values(e, &(en_span){to, head, t, rows}, x, hd, q);
         }
     }
 }
@@ -174,14 +174,16 @@ static void attend_decoder(pair *p, figures *sum, en_heads *heads, const en_head
         hand_over(e, heads, exact, d->rows[0].position, d->n_rows, 1);
     }
     for (head = 0; head < heads->heads; head++) {
-        const float *x = d->qkv + head * hd;
-        for (r = 0; r < d->n_rows && self; r++) {
-            de_attend(e, &e->worker[0], heads, head, d->rows[r].position + 1, x + r * stride,
-                      stride, 1, p->got + r * n + head * hd, n);
-        }
-        if (!self) {
-            de_attend(e, &e->worker[0], heads, head, e->model->n_audio_ctx, x, stride, d->n_rows,
-                      p->got + head * hd, n);
+        en_span keys = {heads, head, 0, e->model->n_audio_ctx};
+        en_queries q = {0};
+        q.n = self ? 1 : d->n_rows;
+        q.ldx = stride;
+        q.ldo = n;
+        for (r = 0; r < d->n_rows; r += q.n) {
+            q.x = d->qkv + head * hd + r * stride;
+            q.out = p->got + r * n + head * hd;
+            keys.n = self ? d->rows[r].position + 1 : keys.n;
+            de_attend(e, &e->worker[0], &keys, &q);
         }
         for (r = 0; r < d->n_rows; r++) {
             compare(sum, d->attended + r * n + head * hd, p->got + r * n + head * hd, hd);

@@ -447,8 +447,8 @@ static void check_digits(const gm_kernels *kernels, size_t rows, size_t k4, size
     weight.k4 = (uint32_t)k4;
     weight.packed = b;
     weight.correction = correction;
-    en_prepare(&e, &in, NULL, x, k, rows, k);
-    en_products(&e, &in, &w, (en_panels){&weight, 0, panels}, rows);
+    en_prepare(&e, &in, &(en_input){x, k, NULL}, rows, k);
+    en_products(&e, &in, &w, (gm_panels){&weight, 0, panels});
     for (r = 0; r < rows; r++) {
         for (n = 0; n < panels * 16; n++) {
             int64_t sum = 0;
@@ -617,7 +617,7 @@ static void check_int4(const gm_kernels *kernels, size_t rows, uint32_t k, size_
     product.ldc = panels * 16;
     product.a = packed;
     product.rows = rows;
-    gm_tile_int4(kernels, &product, wide, &w, 0, panels);
+    gm_tile_int4(kernels, &product, wide, (gm_panels){&w, 0, panels});
     for (r = 0; r < rows * panels * 16; r++) {
         int32_t sum = 0;
         for (i = 0; i < k4 * 4; i++) {
