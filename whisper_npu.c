@@ -15128,19 +15128,23 @@ typedef enum de_kind {
     DE_VOCAB = DE_OF_LAYER, DE_SELECT, DE_ADD_LOW, DE_ADD_FULL, DE_KINDS
 } de_kind;
 
+/* out = finish(norm(in) * weight^T + bias) */
+typedef struct de_product {
+    const gm_weight *weight;
+    const mf_norm *norm; /* NULL: none */
+    const float *in;     /* [rows, weight->k] */
+    float *out;          /* [rows, 16 weight->n16] */
+    op_finish finish;
+} de_product;
+
 /* A stage of a step. */
 typedef struct de_stage {
     de_kind kind;
     size_t layer;
     size_t items;
     size_t chunk;       /* of an item: panels of a product, heads of self-attention */
-    /* products only: out = finish(norm(in) * weight^T + bias) */
-    const gm_weight *weight;
-    const mf_norm *norm; /* NULL: none */
-    const float *in;    /* [rows, weight->k] */
-    float *out;         /* [rows, ldo] */
-    size_t rows, ldo;
-    op_finish finish;
+    size_t rows;
+    de_product product; /* if it is one */
     const gm_weight *next_weight; /* weight of the next product, to prefetch; or NULL */
 } de_stage;
 
@@ -15210,18 +15214,20 @@ static void de_logits(const de_decoder *d, const de_stage *stage, const en_worke
     const op_kernels *op = d->e->op;
     const size_t first = c.panel * 16, end = c.panel + c.n, blocks = de_blocks(m);
     const size_t last = er_min(end * 16, (size_t)m->vocab.n_vocab);
+    const size_t ldo = (size_t)c.weight->n16 * 16;
+    float *out = stage->product.out;
     size_t row;
     for (; c.panel < end && !tp_cancelled(d->e->pool); c.panel += c.n) {
         const size_t column = c.panel * 16;
         c.n = er_min(end - c.panel, EN_PANELS);
         en_prefetch_columns(c.weight, c.panel + c.n, EN_PANELS);
         en_products(d->e, in, w, c);
-        op->complete(stage->out + column, stage->ldo, w->acc, stage->rows, c.n * 16, in->scale,
-                     c.weight->scale + column, d->rest, m->wide_values + column, stage->ldo);
+        op->complete(out + column, ldo, w->acc, stage->rows, c.n * 16, in->scale,
+                     c.weight->scale + column, d->rest, m->wide_values + column, ldo);
     }
     for (row = 0; row < stage->rows; row++) {
         d->largest[row * blocks + first / DE_BLOCK] =
-            op->largest(stage->out + row * stage->ldo + first, last - first);
+            op->largest(out + row * ldo + first, last - first);
     }
 }
 
@@ -15269,17 +15275,17 @@ static void de_prefetch_next(const de_decoder *d, const gm_weight *w, unsigned w
 static const en_worker *de_prepare(const de_decoder *d, de_worker *own)
 {
     const de_stage *stage = &own->stage;
-    const float *x = stage->in;
+    const de_product *p = &stage->product;
+    const float *x = p->in;
     if (own->ready) {
         return &own->rows;
     }
-    if (stage->norm != NULL) {
-        en_norm(d->e, stage->norm, own->normed, x, stage->rows);
+    if (p->norm != NULL) {
+        en_norm(d->e, p->norm, own->normed, x, stage->rows);
         x = own->normed;
     }
     own->rows.fine = stage->kind != DE_VOCAB; /* DE_ADD_FULL recomputes the largest */
-    en_prepare(d->e, &own->rows, &(en_input){x, stage->weight->k, NULL}, stage->rows,
-               stage->weight->k);
+    en_prepare(d->e, &own->rows, &(en_input){x, p->weight->k, NULL}, stage->rows, p->weight->k);
     own->ready = 1;
     return &own->rows;
 }
@@ -15289,16 +15295,18 @@ static void de_multiply(de_decoder *d, size_t item, unsigned worker)
     en_worker *w = &d->e->worker[worker];
     const de_stage *stage = &d->worker[worker].stage;
     const en_worker *in = de_prepare(d, &d->worker[worker]);
-    size_t panel = item * stage->chunk, left = stage->weight->n16 - panel, n;
-    size_t end = left < stage->chunk ? stage->weight->n16 : panel + stage->chunk;
+    const de_product *p = &stage->product;
+    const size_t panels = p->weight->n16;
+    size_t panel = item * stage->chunk, left = panels - panel, n;
+    size_t end = left < stage->chunk ? panels : panel + stage->chunk;
     if (stage->kind != DE_VOCAB || d->e->exact) {
-        en_multiply(d->e, in, w, (gm_panels){stage->weight, panel, end - panel},
-                    (en_output){stage->out + panel * 16, stage->ldo, stage->finish});
+        en_multiply(d->e, in, w, (gm_panels){p->weight, panel, end - panel},
+                    (en_output){p->out + panel * 16, panels * 16, p->finish});
         panel = end;
     }
     for (; panel < end; panel += n) {
         n = er_min(end - panel, DE_BLOCK / 16);
-        de_logits(d, stage, in, w, (gm_panels){stage->weight, panel, n});
+        de_logits(d, stage, in, w, (gm_panels){p->weight, panel, n});
     }
 }
 
@@ -15735,21 +15743,6 @@ static void de_select_rows(de_decoder *d)
     }
 }
 
-static void de_set_product(const de_decoder *d, de_stage *stage, const gm_weight *weight,
-                           const mf_norm *norm, const float *in, float *out, op_finish finish,
-                           const gm_weight *next_weight)
-{
-    stage->weight = weight;
-    stage->norm = norm;
-    stage->in = in;
-    stage->out = out;
-    stage->ldo = (size_t)weight->n16 * 16;
-    stage->finish = finish;
-    stage->next_weight = next_weight;
-    stage->chunk = de_item(d, weight);
-    stage->items = stage->rows > 0 ? en_blocks(weight->n16, stage->chunk) : 0;
-}
-
 /* Fills in a stage that is a product. */
 static void de_get_product(const de_decoder *d, de_stage *stage)
 {
@@ -15757,28 +15750,34 @@ static void de_get_product(const de_decoder *d, de_stage *stage)
     const mf_layer *l = &m->decoder[stage->layer];
     switch (stage->kind) {
     case DE_QKV:
-        de_set_product(d, stage, &l->qkv, &l->attn_norm, d->x, d->qkv, OP_STORE, &l->attn_out);
+        stage->product = (de_product){&l->qkv, &l->attn_norm, d->x, d->qkv, OP_STORE};
+        stage->next_weight = &l->attn_out;
         break;
     case DE_ATTN_OUT:
-        de_set_product(d, stage, &l->attn_out, NULL, d->attended, d->x, OP_ADD, &l->cross_q);
+        stage->product = (de_product){&l->attn_out, NULL, d->attended, d->x, OP_ADD};
+        stage->next_weight = &l->cross_q;
         break;
     case DE_CROSS_Q:
-        de_set_product(d, stage, &l->cross_q, &l->cross_norm, d->x, d->qkv, OP_STORE, NULL);
+        stage->product = (de_product){&l->cross_q, &l->cross_norm, d->x, d->qkv, OP_STORE};
         break;
     case DE_CROSS_OUT:
-        de_set_product(d, stage, &l->cross_out, NULL, d->attended, d->x, OP_ADD, &l->fc1);
+        stage->product = (de_product){&l->cross_out, NULL, d->attended, d->x, OP_ADD};
+        stage->next_weight = &l->fc1;
         break;
     case DE_FC1:
-        de_set_product(d, stage, &l->fc1, &l->mlp_norm, d->x, d->hidden, OP_GELU, &l->fc2);
+        stage->product = (de_product){&l->fc1, &l->mlp_norm, d->x, d->hidden, OP_GELU};
+        stage->next_weight = &l->fc2;
         break;
     case DE_FC2:
-        de_set_product(d, stage, &l->fc2, NULL, d->hidden, d->x, OP_ADD,
-                       stage->layer + 1 < m->n_text_layer ? &l[1].qkv : &m->embedding);
+        stage->product = (de_product){&l->fc2, NULL, d->hidden, d->x, OP_ADD};
+        stage->next_weight = stage->layer + 1 < m->n_text_layer ? &l[1].qkv : &m->embedding;
         break;
     default:
-        de_set_product(d, stage, &m->embedding, NULL, d->normed, d->logits, OP_STORE, NULL);
+        stage->product = (de_product){&m->embedding, NULL, d->normed, d->logits, OP_STORE};
         break;
     }
+    stage->chunk = de_item(d, stage->product.weight);
+    stage->items = stage->rows > 0 ? en_blocks(stage->product.weight->n16, stage->chunk) : 0;
 }
 
 /* Stage `at` of a step; beyond the last one it has no items. */
