@@ -24449,12 +24449,27 @@ static int np_set_tiling(np_tiling *tiling, const wnpu_accel_shape *s, uint32_t 
     return 1;
 }
 
+/* What a plan depends on. */
+typedef struct np_basis {
+    const wnpu_model *model;
+    const wnpu_accel_info *info; /* its shapes */
+    double cpu_rate; /* of all threads, see cp_sets */
+    int all;         /* 1: all stages have to be planned */
+} np_basis;
+
+static double np_cpu_rate(wnpu_isa isa, unsigned threads)
+{
+    return cp_sets[isa].rate * threads;
+}
+
 /* Plans all stages for p->chunks chunks with the shapes of one group, or of all groups if group is
  * NULL. Returns the estimated time of a window: the longer of CPU and accelerator time, plus the
  * part of the shorter one that does not overlap (the first chunk). */
-static double np_estimate(np_plan *p, const wnpu_model *m, const wnpu_accel_info *info,
-                          const uint32_t *group, double cpu_rate, int all)
+static double np_estimate(np_plan *p, const np_basis *on, const uint32_t *group)
 {
+    const wnpu_model *m = on->model;
+    const wnpu_accel_info *info = on->info;
+    const double cpu_rate = on->cpu_rate;
     double npu = 0.0, cpu = (double)np_macs(m, NP_ATTEND) * m->n_audio_layer /
                             cpu_rate * 2.0; /* attention with softmax runs at about half the rate */
     uint64_t jobs = 0;
@@ -24477,7 +24492,7 @@ static double np_estimate(np_plan *p, const wnpu_model *m, const wnpu_accel_info
             }
         }
         there = best->us * p->chunks * times;
-        best->planned = best->planned && (all || there < alone);
+        best->planned = best->planned && (on->all || there < alone);
         if (stage == NP_ATTEND || !best->planned) {
             cpu += stage == NP_ATTEND ? 0.0 : alone;
             continue;
@@ -24493,20 +24508,19 @@ static double np_estimate(np_plan *p, const wnpu_model *m, const wnpu_accel_info
     return (npu > cpu ? npu : cpu) + (npu < cpu ? npu : cpu) / p->chunks;
 }
 
-/* Chooses the plan with the shortest estimate. It depends only on model, shapes, instruction set,
- * threads and `all`. Unless all stages have to be planned, an empty plan may be the shortest. */
-WNPU_RARE static void np_make_plan(np_plan *plan, const wnpu_model *m,
-                                   const wnpu_accel_info *info, wnpu_isa isa, unsigned threads,
-                                   int all)
+/* Chooses the plan with the shortest estimate. Unless all stages have to be planned, an empty plan
+ * may be the shortest. */
+WNPU_RARE static void np_make_plan(np_plan *plan, const np_basis *on)
 {
-    double cpu_rate = cp_sets[isa].rate * threads;
+    const wnpu_model *m = on->model;
+    const wnpu_accel_info *info = on->info;
     wnpu_accel_info nothing;
     uint32_t chunks, i, j;
     memset(plan, 0, sizeof *plan);
     memset(&nothing, 0, sizeof nothing);
     plan->chunk = m->n_audio_ctx;
     plan->chunks = 1;
-    plan->us = np_estimate(plan, m, &nothing, NULL, cpu_rate, 0);
+    plan->us = np_estimate(plan, &(np_basis){m, &nothing, on->cpu_rate, 0}, NULL);
     for (chunks = 1; chunks <= NP_CHUNKS; chunks++) {
         for (i = 0; i <= info->n_shapes; i++) { /* i == n_shapes: shapes of all groups */
             np_plan p;
@@ -24524,9 +24538,8 @@ WNPU_RARE static void np_make_plan(np_plan *plan, const wnpu_model *m,
             p.chunk = (uint32_t)(en_blocks(en_blocks(m->n_audio_ctx, chunks), EN_QUERIES) *
                                  EN_QUERIES);
             p.chunks = (uint32_t)en_blocks(m->n_audio_ctx, p.chunk);
-            p.us = np_estimate(&p, m, info, i < info->n_shapes ? &info->shapes[i].group : NULL,
-                               cpu_rate, all);
-            if (p.us < plan->us || (all && p.any && !plan->any)) {
+            p.us = np_estimate(&p, on, i < info->n_shapes ? &info->shapes[i].group : NULL);
+            if (p.us < plan->us || (on->all && p.any && !plan->any)) {
                 *plan = p;
             }
         }
@@ -34536,8 +34549,9 @@ static void ap_layout(ar_arena *arena, wnpu_session *s, const wnpu_model *model,
     if (c->accel != NULL && np_query(c->accel, &s->run.bridge.info, NULL) == WNPU_OK) {
         s->run.bridge.accel = c->accel;
         s->run.bridge.required = c->require_accel != 0;
-        np_make_plan(&s->run.bridge.plan, model, &s->run.bridge.info, s->isa, c->threads,
-                     c->accel_use == WNPU_ACCEL_ALL);
+        np_make_plan(&s->run.bridge.plan,
+                     &(np_basis){model, &s->run.bridge.info, np_cpu_rate(s->isa, c->threads),
+                                 c->accel_use == WNPU_ACCEL_ALL});
     }
     np_carve(arena, &s->run.bridge, &s->run.engine);
     s->kept = arena->used;
@@ -34579,6 +34593,7 @@ WNPU_API uint64_t wnpu_session_accel_bytes(const wnpu_model *model, const wnpu_c
     wnpu_accel_info target;
     wnpu_config c;
     np_plan plan;
+    wnpu_isa isa;
     if (ap_config(&c, model, config, error) != WNPU_OK) {
         return 0;
     }
@@ -34591,8 +34606,9 @@ WNPU_API uint64_t wnpu_session_accel_bytes(const wnpu_model *model, const wnpu_c
     if (info == NULL && (c.accel == NULL || np_query(c.accel, &target, error) != WNPU_OK)) {
         return 0; /* nothing without an accelerator */
     }
-    np_make_plan(&plan, model, &target, c.isa == WNPU_ISA_AUTO ? cp_best() : (wnpu_isa)c.isa,
-                 c.threads, c.accel_use == WNPU_ACCEL_ALL);
+    isa = c.isa == WNPU_ISA_AUTO ? cp_best() : (wnpu_isa)c.isa;
+    np_make_plan(&plan, &(np_basis){model, &target, np_cpu_rate(isa, c.threads),
+                                    c.accel_use == WNPU_ACCEL_ALL});
     return np_bytes(&plan, model, &target);
 }
 
