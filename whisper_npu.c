@@ -31513,36 +31513,43 @@ static int wi_set_prompts(ru_run *r, int resumed)
     return status;
 }
 
-/* Adds phrase number i to the trie; name is used in messages. */
-static int wi_add_phrase(const en_engine *e, lr_rules *rules, wnpu_error *error, const char *name,
-                         const char *phrase, size_t i)
+/* A list that the host gives, and the trie that it goes to. */
+typedef struct wi_list {
+    const char *name;   /* for messages */
+    lr_trie *trie;
+    const tk_vocab *vocab;
+    wnpu_error *error;
+} wi_list;
+
+/* Adds phrase number i. */
+static int wi_add_phrase(const wi_list *list, const char *phrase, size_t i)
 {
-    int status = phrase != NULL ? lr_add_phrase(&rules->trie, &e->model->vocab, phrase,
-                                                (int32_t)i)
+    int status = phrase != NULL ? lr_add_phrase(list->trie, list->vocab, phrase, (int32_t)i)
                                 : WNPU_E_ARGUMENT;
     if (status == WNPU_E_MEMORY) {
-        return er_set(error, WNPU_E_ARGUMENT, "%s[%lu] does not fit any more; raise "
-                      "max_phrase_tokens of the session's configuration above %u", name,
-                      (unsigned long)i, (unsigned)(rules->trie.capacity - LR_ROOTS));
+        return er_set(list->error, WNPU_E_ARGUMENT, "%s[%lu] does not fit any more; raise "
+                      "max_phrase_tokens of the session's configuration above %u", list->name,
+                      (unsigned long)i, (unsigned)(list->trie->capacity - LR_ROOTS));
     }
     if (status != WNPU_OK) {
-        return er_set(error, status, status == WNPU_E_UNSUPPORTED
+        return er_set(list->error, status, status == WNPU_E_UNSUPPORTED
                       ? "this model's vocabulary cannot encode %s[%lu]"
-                      : "%s[%lu] is NULL, empty, or longer than %u bytes or %u tokens", name,
+                      : "%s[%lu] is NULL, empty, or longer than %u bytes or %u tokens", list->name,
                       (unsigned long)i, LR_PHRASE_BYTES - 2, LR_MAX_TOKENS);
     }
     return WNPU_OK;
 }
 
 /* Fills the trie with n phrases. */
-static int wi_add_phrases(lr_rules *rules, const en_engine *e, ru_call *call, const char *name,
+static int wi_set_phrases(lr_rules *rules, const en_engine *e, ru_call *call,
                           const char *const *phrases, size_t n)
 {
+    const wi_list list = {"phrases", &rules->trie, &e->model->vocab, &call->error};
     int status = WNPU_OK;
     size_t i;
     lr_trie_clear(&rules->trie);
     for (i = 0; i < n && status == WNPU_OK && !ru_cancelled(call->cancel); i++) {
-        status = wi_add_phrase(e, rules, &call->error, name, phrases[i], i);
+        status = wi_add_phrase(&list, phrases[i], i);
     }
     return status;
 }
@@ -31672,9 +31679,8 @@ static int wi_finish(ru_run *r, int status)
     return lg_finish(&r->out, &r->audio, &r->call, status);
 }
 
-/* Adds a hotword and what it sounds like. */
-static int wi_add_hotword(const en_engine *e, lr_rules *rules, wnpu_error *error,
-                          const char *hotword, size_t length, size_t i)
+/* Adds hotword number i, of `length` bytes, and what it sounds like. */
+static int wi_add_hotword(const wi_list *list, const char *hotword, size_t length, size_t i)
 {
     const char *heard, *part = hotword, *end = hotword + length;
     size_t n = lr_word_length(hotword, length, &heard);
@@ -31684,7 +31690,7 @@ static int wi_add_hotword(const en_engine *e, lr_rules *rules, wnpu_error *error
         int fits = n < sizeof phrase;
         memcpy(phrase, part, fits ? n : 0);
         phrase[fits ? n : 0] = '\0';
-        status = wi_add_phrase(e, rules, error, "hotwords", phrase, i);
+        status = wi_add_phrase(list, phrase, i);
         part = heard != NULL ? lr_next_heard(&heard, end, &n) : NULL;
     }
     return status;
@@ -31692,15 +31698,16 @@ static int wi_add_hotword(const en_engine *e, lr_rules *rules, wnpu_error *error
 
 static int wi_set_hotwords(lr_rules *rules, const en_engine *e, ru_call *call, size_t max_beams)
 {
-    lr_hotwords list = ru_hotwords(&call->params);
+    const wi_list list = {"hotwords", &rules->trie, &e->model->vocab, &call->error};
+    lr_hotwords hotwords = ru_hotwords(&call->params);
     const char *hotword;
     size_t length = 0, i;
     int status = WNPU_OK;
     lr_trie_clear(&rules->trie);
     for (i = 0; status == WNPU_OK && !ru_cancelled(call->cancel) &&
-                (hotword = lr_next_hotword(&list, &length)) != NULL;
+                (hotword = lr_next_hotword(&hotwords, &length)) != NULL;
          i++) {
-        status = wi_add_hotword(e, rules, &call->error, hotword, length, i);
+        status = wi_add_hotword(&list, hotword, length, i);
     }
     lr_trie_set_bonus(&rules->trie, call->params.hotword_boost,
                       ru_beam(&call->params, max_beams) > 1);
@@ -32051,7 +32058,7 @@ static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phra
     r->out.now.stats.audio_in_ms += ru_elapsed_ms(&since);
     aw_set_samples(&r->audio.at, r->audio.at.n_samples); /* those after 30 s are not used */
     status = status == WNPU_OK
-                 ? wi_add_phrases(&r->rules, &r->engine, &r->call, "phrases", phrases, n)
+                 ? wi_set_phrases(&r->rules, &r->engine, &r->call, phrases, n)
                  : status;
     if (status != WNPU_OK) {
         wi_finish_language(&r->out.now.language, &r->work, &r->engine);
