@@ -33524,8 +33524,8 @@ static int sn_check_room(const ri_ring *q, wnpu_error *error, const unsigned cha
 }
 
 /* Checks that a session could have written the block, since anybody can compute a checksum. */
-static int sn_is_valid(const ru_audio *a, const rs_store *st, const ri_ring *ring,
-                       const en_engine *e, const unsigned char *block, size_t size)
+static int sn_is_valid(const ru_audio *a, const en_engine *e, const unsigned char *block,
+                       size_t size)
 {
     const tk_vocab *v = &e->model->vocab;
     const unsigned char *p = block + sizeof(sn_head);
@@ -33541,11 +33541,11 @@ static int sn_is_valid(const ru_audio *a, const rs_store *st, const ri_ring *rin
     if (!sn_are_in_range(e, &s) ||
         at->n_ahead > (at->n_samples < ML_SPAN ? 0 : a->capacity - ML_SPAN) ||
         (at->detector_done && (!s.ended || s.voice.open)) || !sn_is_stream(&s) ||
-        !sn_are_confirmed(e, &s) || !sn_is_store(&s, st, &store)) {
+        !sn_are_confirmed(e, &s) || !sn_is_store(&s, a->store, &store)) {
         return 0;
     }
     frame = au_widths[s.format] * (size_t)s.channels;
-    if (!sn_is_ring(&s, ring->size, frame)) {
+    if (!sn_is_ring(&s, a->ring->size, frame)) {
         return 0;
     }
     floats = at->n_samples + at->n_ahead + (size_t)(s.n_resampler + s.voice.have);
@@ -33667,7 +33667,7 @@ static int sn_read_part(const ru_audio *a, const en_engine *e, ru_call *call, si
     if (status != WNPU_OK) {
         return status;
     }
-    if (!sn_is_valid(a, a->store, a->ring, e, block, size)) {
+    if (!sn_is_valid(a, e, block, size)) {
         return er_set(&call->error, WNPU_E_ARGUMENT, "part %lu is damaged", (unsigned long)i);
     }
     memcpy(s, block + sizeof(sn_head), sizeof *s);
@@ -33990,45 +33990,42 @@ static void fa_align(fa_work *w)
 
 /* ---- what was said, and when ---- */
 
-/* Gives n given words the time of m heard ones, divided by their letters. */
-static void fa_say(fa_work *w, size_t g, size_t n, size_t h, size_t m, float similarity)
-{
-    int32_t letters[FA_LETTERS];
-    int64_t t0 = w->heard[h].t0_ms, t1 = w->heard[h + m - 1].t1_ms;
-    size_t i, total = 0, before = 0;
-    for (i = 0; i < n; i++) {
-        total += fa_letters(w->given + g + i, 1, letters);
-    }
-    for (i = 0; i < n; i++) {
-        fa_unit *u = &w->given[g + i];
-        u->t0_ms = t0 + (t1 - t0) * (int64_t)before / (int64_t)total;
-        before += fa_letters(u, 1, letters);
-        u->t1_ms = t0 + (t1 - t0) * (int64_t)before / (int64_t)total;
-        u->probability = w->heard[h].probability * similarity;
-        u->used = 1;
-        u->match = (uint32_t)h;
-    }
-    for (i = 0; i < m; i++) {
-        w->heard[h + i].used = 1;
-        w->heard[h + i].match = (uint32_t)g;
-    }
-}
-
-/* n given words that may be m heard ones. */
+/* n given words, from g on, that may be m heard ones, from h on. */
 typedef struct fa_join {
     size_t g, n, h, m;
     float similarity;
 } fa_join;
 
-static void fa_consider(const fa_work *w, size_t g, size_t n, size_t h, size_t m, fa_join *best)
+/* Gives given words the time of heard ones, divided by their letters. */
+static void fa_say(fa_work *w, const fa_join *s)
 {
-    float similarity = fa_similarity(w->given + g, n, w->heard + h, m);
-    if (similarity > best->similarity) {
-        best->g = g;
-        best->n = n;
-        best->h = h;
-        best->m = m;
-        best->similarity = similarity;
+    int32_t letters[FA_LETTERS];
+    int64_t t0 = w->heard[s->h].t0_ms, t1 = w->heard[s->h + s->m - 1].t1_ms;
+    size_t i, total = 0, before = 0;
+    for (i = 0; i < s->n; i++) {
+        total += fa_letters(w->given + s->g + i, 1, letters);
+    }
+    for (i = 0; i < s->n; i++) {
+        fa_unit *u = &w->given[s->g + i];
+        u->t0_ms = t0 + (t1 - t0) * (int64_t)before / (int64_t)total;
+        before += fa_letters(u, 1, letters);
+        u->t1_ms = t0 + (t1 - t0) * (int64_t)before / (int64_t)total;
+        u->probability = w->heard[s->h].probability * s->similarity;
+        u->used = 1;
+        u->match = (uint32_t)s->h;
+    }
+    for (i = 0; i < s->m; i++) {
+        w->heard[s->h + i].used = 1;
+        w->heard[s->h + i].match = (uint32_t)s->g;
+    }
+}
+
+/* Replaces the best of several by another one whose words are more alike. */
+static void fa_consider(const fa_work *w, fa_join s, fa_join *best)
+{
+    s.similarity = fa_similarity(w->given + s.g, s.n, w->heard + s.h, s.m);
+    if (s.similarity > best->similarity) {
+        *best = s;
     }
 }
 
@@ -34038,19 +34035,19 @@ static void fa_say_alike(fa_work *w, size_t g, size_t h)
 {
     fa_join best = {g, 1, h, 1, fa_similarity(w->given + g, 1, w->heard + h, 1)};
     if (g > 0 && w->given[g - 1].match == FA_NONE) {
-        fa_consider(w, g - 1, 2, h, 1, &best);
+        fa_consider(w, (fa_join){g - 1, 2, h, 1, 0.0f}, &best);
     }
     if (g + 1 < w->n_given && w->given[g + 1].match == FA_NONE) {
-        fa_consider(w, g, 2, h, 1, &best);
+        fa_consider(w, (fa_join){g, 2, h, 1, 0.0f}, &best);
     }
     if (h > 0 && w->heard[h - 1].match == FA_NONE) {
-        fa_consider(w, g, 1, h - 1, 2, &best);
+        fa_consider(w, (fa_join){g, 1, h - 1, 2, 0.0f}, &best);
     }
     if (h + 1 < w->n_heard && w->heard[h + 1].match == FA_NONE) {
-        fa_consider(w, g, 1, h, 2, &best);
+        fa_consider(w, (fa_join){g, 1, h, 2, 0.0f}, &best);
     }
     if (best.similarity >= FA_ALIKE) {
-        fa_say(w, best.g, best.n, best.h, best.m, best.similarity);
+        fa_say(w, &best);
     }
 }
 
@@ -34065,9 +34062,9 @@ static void fa_decide(fa_work *w)
         if (u->match != FA_NONE && !u->used) {
             const fa_unit *h = &w->heard[u->match];
             if (u->key == h->key) {
-                fa_say(w, i, 1, u->match, 1, 1.0f);
+                fa_say(w, &(fa_join){i, 1, u->match, 1, 1.0f});
             } else if (u->digits != h->digits) {
-                fa_say(w, i, 1, u->match, 1, FA_ALIKE);
+                fa_say(w, &(fa_join){i, 1, u->match, 1, FA_ALIKE});
             } else {
                 fa_say_alike(w, i, u->match);
             }
@@ -35133,7 +35130,7 @@ static int ap_check_snapshot(wnpu_session *s, const unsigned char *snapshot, siz
     if (status != WNPU_OK) {
         return status;
     }
-    return sn_is_valid(&r->audio, &r->out.store, &r->ring, &r->engine, snapshot, size)
+    return sn_is_valid(&r->audio, &r->engine, snapshot, size)
                ? WNPU_OK
                : er_set(&r->call.error, WNPU_E_ARGUMENT, "the snapshot is damaged although its "
                         "checksum matches: it was not written by a session");
