@@ -157,6 +157,20 @@ static int open_directory(wnpu_model **model, const char *path, wnpu_model_confi
     return code;
 }
 
+/* Packs keep the bits of their weights, and so do models whose width is not a multiple of 16. */
+static int keeps(const wnpu_model *model, const char *from, uint32_t bits)
+{
+    wnpu_model_info info;
+    memset(&info, 0, sizeof info);
+    info.struct_size = sizeof info;
+    (void)wnpu_model_get_info(model, &info);
+    return info.weight_bits == bits ? 0
+         : complain(EXIT_MODEL, "%s: the weights have %u bits and cannot have %u; give the model "
+                    "that the pack was made from, if it is one", from,
+                    (unsigned)info.weight_bits, (unsigned)bits);
+}
+
+/* bits: 0 if they do not matter. */
 static int pack(const char *from, const char *to, uint32_t bits)
 {
     wnpu_model_config config;
@@ -174,6 +188,9 @@ static int pack(const char *from, const char *to, uint32_t bits)
         code = open_directory(&model, from, &config, &error);
     } else if (wnpu_model_open(&model, from, &config, &error) != WNPU_OK) {
         code = complain(code_of(error.code), "%s: %s", from, error.message);
+    }
+    if (code == 0 && bits != 0) {
+        code = keeps(model, from, bits);
     }
     if (code == 0) {
         code = save(model, from, to);
@@ -198,7 +215,7 @@ static int check(const char *path)
 
 int main(int argc, char **argv)
 {
-    uint32_t bits = 8;
+    uint32_t bits = 0;
     platform_start(&argc, &argv);
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         fputs(help, stdout);

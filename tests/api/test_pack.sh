@@ -78,6 +78,11 @@ test_bits() {
     done
     run 1 "$pack" --bits 5 "$T/toy.bin" "$T/x.wnpu"
     has "$T/err" "6 or 8, not '5'"
+    run 2 "$pack" --bits 6 "$T/eight.wnpu" "$T/x.wnpu"
+    has "$T/err" "8 bits and cannot have 6"
+    [ ! -e "$T/x.wnpu" ] || fail "a pack that is not what was asked for"
+    run 0 "$pack" "$T/six.wnpu" "$T/again.wnpu"
+    same "$T/again.wnpu" "$T/six.wnpu"
     run 1 "$pack" --bits 6
 }
 
