@@ -5,6 +5,7 @@ usage: bench_server.py [--json] [--clients N] [--requests N] [--rounds N]
        bench_server.py --endure N [--minutes M]
        bench_server.py --silent N
        bench_server.py --converse N --manifest FILE [--together M] [--rates R,...]
+                       [--noise DBFS]
 
 Sends the first 10 s of SPEECH, a WAV file at 16 kHz, to a server with MODEL, with one session and
 with two, both from WNPU_BUILD:
@@ -28,7 +29,7 @@ that send silence: the time of each upload, and the CPU time of the server per s
 
 --converse: N conversations of recordings that a manifest lists (see converse.py), spoken in real time
 over /v1/realtime, M at a time: words lost, errors, and the times to deltas, ends of turns and final
-text."""
+text. A rate of 8000 is sent as G.711 (mu-law). --noise adds white noise of that level."""
 import argparse
 import base64
 import http.client
@@ -313,13 +314,14 @@ def main():
     parser.add_argument("--manifest", metavar="FILE")
     parser.add_argument("--together", type=int, default=1, metavar="M")
     parser.add_argument("--rates", default="24000,16000,8000")
+    parser.add_argument("--noise", type=float)
     parser.add_argument("--server", default="", help="options of the server, for --converse")
     options = parser.parse_args()
     if options.converse:
         with Server(*options.server.split()) as s:
             cpu = cpu_seconds(s)
             converse(s, options.manifest, options.converse, options.together,
-                     [int(r) for r in options.rates.split(",")])
+                     [int(r) for r in options.rates.split(",")], options.noise)
             print(f"    CPU time of the server: {cpu_seconds(s) - cpu:.1f} s")
         return
     audio = read(os.environ["SPEECH"])

@@ -3,6 +3,7 @@
 A conversation is CLIPS recordings with gaps of 0.3 to 2 s, sent in pieces of 50 ms. What the server
 should hear, and when each word ends, is what it hears of each recording as a file. All choices are
 made by a generator with a fixed seed, so two servers hear the same."""
+import array
 import base64
 import difflib
 import json
@@ -19,6 +20,7 @@ from server import WebSocket
 CLIPS = 5
 PIECE_MS = 50
 EVENTS = "conversation.item.input_audio_transcription."
+RATE = 24000    # conversations are made at
 SETTLE_S = 2.0  # of silence at the end, which ends the last turn
 
 
@@ -26,10 +28,25 @@ def plain(word):
     return re.sub(r"[^a-z0-9']", "", word.lower())
 
 
-def pcm(path, rate):
-    """A recording as samples of 16 bits."""
+def pcm(path):
+    """A recording as samples of 16 bits at RATE."""
     return subprocess.run(["ffmpeg", "-nostdin", "-v", "error", "-i", path, "-ac", "1", "-ar",
-                           str(rate), "-f", "s16le", "-"], check=True, capture_output=True).stdout
+                           str(RATE), "-f", "s16le", "-"], check=True, capture_output=True).stdout
+
+
+def with_noise(samples, r, db):
+    """Adds white noise of so many dBFS."""
+    x, level = array.array("h", samples), 32768 * 10 ** (db / 20)
+    return array.array("h", (max(-32768, min(32767, v + round(r.gauss(0, level))))
+                             for v in x)).tobytes()
+
+
+def encode(samples, rate):
+    """Samples at RATE as a client sends them: at 8000 Hz mu-law of G.711, otherwise 16 bits."""
+    kind = "mulaw" if rate == 8000 else "s16le"
+    return subprocess.run(["ffmpeg", "-v", "error", "-f", "s16le", "-ar", str(RATE), "-ac", "1",
+                           "-i", "-", "-ar", str(rate), "-f", kind, "-"], check=True,
+                          capture_output=True, input=samples).stdout
 
 
 def clips_of(manifest):
@@ -45,9 +62,10 @@ def clips_of(manifest):
 class Conversation:
     """What is said, and when: seconds from its beginning."""
 
-    def __init__(self, server, clips, number, rate, turns, cache):
+    def __init__(self, server, clips, number, kind, cache):
         r = random.Random(number)
-        self.rate, self.turns, self.samples = rate, turns, bytes(int(0.5 * rate) * 2)
+        self.rate, self.turns, noise = kind
+        samples = bytes(int(0.5 * RATE) * 2)
         self.words, self.transcript, self.ends = [], [], []
         for path, transcript in r.sample(clips, CLIPS):
             if path not in cache:
@@ -56,19 +74,23 @@ class Conversation:
                         ("language", "en"), ("response_format", "verbose_json"),
                         ("timestamp_granularities[]", "word,segment")]))
                 cache[path] = [(plain(w["word"]), w["end"]) for w in got["words"]]
-            at = len(self.samples) / 2 / rate
+            at = len(samples) / 2 / RATE
             self.words += [(w, at + end) for w, end in cache[path] if w]
             self.transcript += [w for w in map(plain, transcript.split()) if w]
-            self.samples += pcm(path, rate)
+            samples += pcm(path)
             self.ends.append((at + max((e for _, e in cache[path]), default=0),
-                              len(self.samples) / 2 / rate))
-            self.samples += bytes(int(r.uniform(0.3, 2.0) * rate) * 2)
-        self.samples += bytes(int(SETTLE_S * rate) * 2)
+                              len(samples) / 2 / RATE))
+            samples += bytes(int(r.uniform(0.3, 2.0) * RATE) * 2)
+        samples += bytes(int(SETTLE_S * RATE) * 2)
+        if noise is not None:
+            samples = with_noise(samples, r, noise)
+        self.samples = encode(samples, self.rate)
         self.received = []
 
     def settings(self):
         return {"type": "transcription", "audio": {"input": {
-            "format": {"type": "audio/pcm", "rate": self.rate},
+            "format": ({"type": "audio/pcmu"} if self.rate == 8000
+                       else {"type": "audio/pcm", "rate": self.rate}),
             "transcription": {"model": "whisper-1", "language": "en"},
             "turn_detection": {"type": "server_vad"} if self.turns else None}}}
 
@@ -86,13 +108,14 @@ class Conversation:
         w.until("session.updated")
         reader = threading.Thread(target=self.listen, args=(w,))
         reader.start()
-        size = self.rate * PIECE_MS // 1000 * 2
+        second = self.rate * (1 if self.rate == 8000 else 2)
+        size = second * PIECE_MS // 1000
         # A client without turns commits when a recording is over.
         commits = [] if self.turns else [end for _, end in self.ends]
         self.commits = []
         self.begin = time.monotonic()
         for i, at in enumerate(range(0, len(self.samples), size)):
-            said = at / 2 / self.rate
+            said = at / second
             time.sleep(max(0, self.begin + said + PIECE_MS / 1000 - time.monotonic()))
             w.append(self.samples[at:at + size])
             if commits and said + PIECE_MS / 1000 >= commits[0]:
@@ -175,11 +198,11 @@ def spread(values):
             f"{values[min(len(values) - 1, len(values) * 95 // 100)]:.0f}, {values[-1]:.0f}")
 
 
-def converse(server, manifest, number, together, rates):
+def converse(server, manifest, number, together, rates, noise=None):
     """Conversations, so many at a time; the rates take turns, and server_vad and commits do."""
     clips, cache, all_of = clips_of(manifest), {}, {True: [], False: []}
-    made = [Conversation(server, clips, i, rates[i % len(rates)], i // len(rates) % 2 == 0, cache)
-            for i in range(number)]
+    made = [Conversation(server, clips, i, (rates[i % len(rates)], i // len(rates) % 2 == 0, noise),
+                         cache) for i in range(number)]
     for at in range(0, number, together):
         threads = [threading.Thread(target=c.speak, args=(server,)) for c in made[at:at + together]]
         for t in threads:
