@@ -3513,7 +3513,8 @@ WNPU_API int wnpu_wav_reader_open(wnpu_wav_reader *reader, wnpu_audio *audio, wn
  *  Ensures   OpenAI's definition: 400-sample periodic Hann window, hop
  *            160, frame t centred on sample 160 t, power spectrum, the
  *            model's own filters, log10 of powers of at least 1e-10, floor
- *            at the maximum of the 30 s window minus 8, (x + 4) / 4.
+ *            at the maximum of the 30 s window minus 8, (x + 4) / 4. Only
+ *            a very quiet window is raised before, as if it were louder.
  *  Costs     about 2 ms for 30 s on one core.
  *
  *  Several frames are transformed at once, one in each lane of a vector of
@@ -3530,7 +3531,13 @@ WNPU_API int wnpu_wav_reader_open(wnpu_wav_reader *reader, wnpu_audio *audio, wn
 #define ML_WINDOW (ML_FRAMES * ML_HOP)         /* 480,000 samples */
 #define ML_MARGIN (ML_FFT / 2u)                /* samples of a frame before and after its centre */
 #define ML_SPAN (ML_WINDOW + 2u * ML_MARGIN)   /* samples that the frames of a window read */
-#define ML_POWER_MIN 1e-10f                        /* lower limit of the power, that of silence */
+#define ML_POWER_MIN 1e-14f                    /* lower limit of the power, that of silence */
+#define ML_LEAST -10.0f                        /* OpenAI's lower limit of log10 of the power */
+/* A window whose loudest value is below this, which is that of speech 30 dB quieter than usual, is
+ * raised by four times what is missing: what is 10 dB quieter again becomes as loud as usual. It is
+ * raised by at most ML_RAISE, which makes silence as loud as ML_LEAST. See O25 in NOTES. */
+#define ML_QUIET -2.0f
+#define ML_RAISE 4.0f
 #define ML_BATCH (MT_LANES / 2u) /* frames processed together, one per lane */
 
 typedef double ft_vd __attribute__((vector_size(ML_BATCH * 8)));
@@ -3721,7 +3728,7 @@ typedef struct ml_scratch {
     ft_vd power[ML_BINS];
 } ml_scratch;
 
-/* Mel powers of ML_BATCH frames: out[lane * ldo + m]. */
+/* Mel powers of ML_BATCH frames, at least ML_POWER_MIN: out[lane * ldo + m]. */
 WNPU_INLINE void ml_powers_body(const ft_tables *t, const ml_filters *f, const float *x,
                                  float *out, size_t ldo, ml_scratch *s)
 {
@@ -3736,7 +3743,7 @@ WNPU_INLINE void ml_powers_body(const ft_tables *t, const ml_filters *f, const f
         }
         for (lane = 0; lane < ML_BATCH; lane++) {
             double value = sum[lane];
-            out[lane * ldo + m] = value > 1e-10 ? (float)value : ML_POWER_MIN;
+            out[lane * ldo + m] = value > (double)ML_POWER_MIN ? (float)value : ML_POWER_MIN;
         }
     }
 }
@@ -3746,7 +3753,7 @@ WNPU_INLINE float ml_log_body(float *x, size_t n)
 {
     mt_vec best, v;
     size_t i;
-    mt_vset(&best, -10.0f);
+    mt_vset(&best, -14.0f);
     for (i = 0; i < n; i += MT_LANES) {
         mt_vload(&v, x + i);
         mt_vlog(&v);
@@ -3757,15 +3764,24 @@ WNPU_INLINE float ml_log_body(float *x, size_t n)
     return mt_vmaximum(&best);
 }
 
-WNPU_INLINE void ml_floor_body(float *x, size_t n, float least)
+/* What is added to a window whose loudest value is `largest`. */
+static float ml_raise(float largest)
 {
+    float missing = 4.0f * (ML_QUIET - largest);
+    return missing <= 0.0f ? 0.0f : missing < ML_RAISE ? missing : ML_RAISE;
+}
+
+/* Normalises a window whose loudest value is `largest`. */
+WNPU_INLINE void ml_normalise_body(float *x, size_t n, float largest)
+{
+    const float raise = ml_raise(largest), offset = 4.0f + raise;
     mt_vec v, low;
     size_t i;
-    mt_vset(&low, least);
+    mt_vset(&low, largest - 8.0f > ML_LEAST - raise ? largest - 8.0f : ML_LEAST - raise);
     for (i = 0; i < n; i += MT_LANES) {
         mt_vload(&v, x + i);
         mt_vmax(&v, &low);
-        v.v = (v.v + 4.0f) * 0.25f;
+        v.v = (v.v + offset) * 0.25f;
         mt_vstore(x + i, &v);
     }
 }
@@ -8834,9 +8850,9 @@ WNPU_TARGET static void OP(mel_powers)(const ft_tables *t, const ml_filters *f, 
 
 WNPU_TARGET static float OP(mel_log)(float *x, size_t n) { return ml_log_body(x, n); }
 
-WNPU_TARGET static void OP(mel_floor)(float *x, size_t n, float least)
+WNPU_TARGET static void OP(mel_normalise)(float *x, size_t n, float largest)
 {
-    ml_floor_body(x, n, least);
+    ml_normalise_body(x, n, largest);
 }
 
 /* Dequantises n values from blocks of 32, `bytes` long each, of that type of ggml. */
@@ -8917,7 +8933,7 @@ typedef struct op_kernels {
     void (*mel_powers)(const ft_tables *t, const ml_filters *f, const float *x, float *out,
                        size_t ldo, ml_scratch *s);
     float (*mel_log)(float *x, size_t n);
-    void (*mel_floor)(float *x, size_t n, float least);
+    void (*mel_normalise)(float *x, size_t n, float largest);
     uint32_t (*size)(const float *x, size_t n);
     int32_t (*digits)(int8_t *q, int8_t *low, const float *x, size_t n, float scale);
     void (*from_f16)(float *out, const unsigned char *in, size_t n);
@@ -8931,7 +8947,8 @@ typedef struct op_kernels {
     .bias = op_bias_##set, .scale = op_scale_##set,                                               \
     .value_scales = op_value_scales_##set, .softmax_float = op_softmax_float_##set,               \
     .mel_powers = op_mel_powers_##set, .mel_log = op_mel_log_##set,                               \
-    .mel_floor = op_mel_floor_##set, .blocks = op_blocks_##set, .dot32 = op_dot32_##set,          \
+    .mel_normalise = op_mel_normalise_##set, .blocks = op_blocks_##set,                           \
+    .dot32 = op_dot32_##set,                                                                      \
     .dot8 = op_dot8_##set
 #define OP_FLOATS(set)                                                                            \
     .dequantise = op_dequantise_##set, .blend = op_blend_##set, .sum_exp = op_sum_exp_##set,      \
@@ -14979,7 +14996,8 @@ static void en_mel_task(void *context, size_t index, unsigned worker)
     }
 }
 
-static void en_log_mel(en_engine *e, const float *span, size_t frames)
+/* Returns whether the window was so quiet that its level was raised. */
+static int en_log_mel(en_engine *e, const float *span, size_t frames)
 {
     size_t mels = e->model->n_mels, n = ML_FRAMES * mels;
     float largest;
@@ -14989,7 +15007,8 @@ static void en_log_mel(en_engine *e, const float *span, size_t frames)
     job.frames = frames;
     tp_run(e->pool, ML_FRAMES / EN_MEL_FRAMES, en_mel_task, &job);
     largest = e->op->mel_log(e->mel + mels, n);
-    e->op->mel_floor(e->mel + mels, n, largest - 8.0f);
+    e->op->mel_normalise(e->mel + mels, n, largest);
+    return ml_raise(largest) > 0.0f;
 }
 
 /* Most columns multiplied at a time: a chunk or a head. */
@@ -20063,6 +20082,7 @@ typedef struct rs_draft {
 typedef struct rs_summary {
     int32_t language, task;
     int64_t duration_ms;
+    uint32_t raised;            /* of wnpu_stats */
     const float *languages;     /* [n_languages] probabilities; NULL if the language was given */
     int32_t n_languages;
     const wnpu_choice *choice;  /* NULL: there is no list of phrases */
@@ -22189,6 +22209,10 @@ WNPU_RARE static void ou_json(ou_out *o, const rs_store *store, const tk_vocab *
     ou_json_language(o, m->language);
     ou_text(o, ",\n \"duration\": ");
     ou_seconds(o, m->duration_ms);
+    if (m->raised > 0) {
+        ou_text(o, ",\n \"raised_windows\": ");
+        ou_number(o, m->raised, 1);
+    }
     if (m->languages != NULL) {
         ou_json_languages(o, m);
     }
@@ -25694,6 +25718,7 @@ static void np_carve_rows(ar_arena *arena, np_bridge *b, size_t workers)
 #define VA_RUMBLE_STEADY 1.2f    /* their maxima of some seconds at most 12 dB above the floors, */
 #define VA_RUMBLE_LEAST 3u       /* and if so many have it: fewer have the lowest note of music */
 #define VA_AHEAD 10u             /* steps that the network looks ahead */
+#define VA_POWER_MIN 1e-10f
 #define VA_QUIETEST -4.5f        /* log power of white noise at -90 dB */
 #define VA_CLICK_STEPS 4u        /* a shorter sound is a click if it is louder, by 10 dB, than */
 #define VA_CLICK 1.0f            /* any of at least this length */
@@ -26204,6 +26229,11 @@ static size_t va_rumble(const va_detector *v)
     return n >= VA_RUMBLE_LEAST ? n : 0;
 }
 
+static float va_power(float x)
+{
+    return x > VA_POWER_MIN ? x : VA_POWER_MIN;
+}
+
 /* Features of step 0 or 1 of the block; v->power and v->low are filled. */
 static void va_features(va_detector *v, size_t step, float *f /* [VA_INPUTS] */)
 {
@@ -26212,7 +26242,7 @@ static void va_features(va_detector *v, size_t step, float *f /* [VA_INPUTS] */)
     mt_vec part;
     size_t b;
     for (b = 0; b < VA_BANDS; b++) {
-        x[b] = 0.5f * (p[b] + p[b + VA_BANDS]); /* at least 1e-10 */
+        x[b] = 0.5f * (va_power(p[b]) + va_power(p[b + VA_BANDS]));
         v->step_power[b] = x[b];
         level += x[b];
     }
@@ -27317,7 +27347,7 @@ typedef struct ru_view {
 /* What a decoding has taken. */
 typedef struct ru_cost {
     double log_mel_ms, encoder_ms, cross_ms;
-    uint32_t tokens, prompt_tokens; /* as in wnpu_stats */
+    uint32_t tokens, prompt_tokens, raised; /* as in wnpu_stats */
 } ru_cost;
 
 /* A decoding of a view. The view remains encoded in its caches until another one is. */
@@ -29405,7 +29435,7 @@ static void wd_encode(ru_run *r, ru_view *v, ru_cost *cost)
     }
     wd_load(&r->text, &r->engine, &r->decoder, v);
     r->decoder.reach[r->decoder.window] = (uint16_t)(v->content / 2);
-    en_log_mel(&r->engine, v->span, v->content);
+    cost->raised += (uint32_t)en_log_mel(&r->engine, v->span, v->content);
     cost->log_mel_ms += ru_elapsed_ms(&since);
     bridged = !v->cpu_only && wd_encodes_all(&r->engine, v) && np_begin(&r->bridge);
     v->device = r->text.view.device = bridged ? WNPU_DEVICE_ACCEL : WNPU_DEVICE_CPU;
@@ -29432,6 +29462,7 @@ static void wd_count(wnpu_stats *stats, const ru_cost *cost)
     stats->cross_ms += cost->cross_ms;
     stats->tokens += cost->tokens;
     stats->prompt_tokens += cost->prompt_tokens;
+    stats->raised += cost->raised;
 }
 
 /* Encodes a window of the run and counts it. */
@@ -29665,7 +29696,7 @@ static int wd_sound_recurs(al_aligner *a, en_engine *e, const ru_view *view, con
     for (k = 0; k < n; k++) {
         begin[k] = a->path[parts->begin[k]];
     }
-    en_log_mel(e, view->span, view->content);
+    (void)en_log_mel(e, view->span, view->content);
     return al_sound_recurs(a, begin, n);
 }
 
@@ -32849,7 +32880,7 @@ static int st_finish(ru_run *r)
  *  what is passed to wnpu_resume() again: the parameters, of which there
  *  is a fingerprint, and the recording.
  * ====================================================================== */
-#define SN_VERSION 17u
+#define SN_VERSION 18u
 #define SN_MAX_SAMPLE 64.0f /* much more than a clamped sample can become by resampling */
 
 static const unsigned char sn_magic[8] = {0x89, 'W', 'N', 'P', 'U', 'S', '\n', 0x1a};
@@ -35707,6 +35738,7 @@ WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_optio
     summary.language = session->run.out.now.stats.language;
     summary.task = session->run.call.params.task;
     summary.duration_ms = session->run.out.now.stats.audio_ms;
+    summary.raised = session->run.out.now.stats.raised;
     summary.n_languages = wnpu_get_languages(session, languages, RU_LANGUAGES);
     summary.languages = session->run.out.now.language.weight > 0.0f ? languages : NULL;
     summary.choice = session->run.work.choice.struct_size > 0 ? &session->run.work.choice
@@ -36110,7 +36142,7 @@ static void sf_window(sf_run *r, uint64_t *found)
                           e->mel + (t + 1) * SF_MELS, SF_MELS, e->worker[0].mel);
     }
     largest = e->op->mel_log(e->mel + SF_MELS, frames * SF_MELS);
-    e->op->mel_floor(e->mel + SF_MELS, frames * SF_MELS, largest - 8.0f);
+    e->op->mel_normalise(e->mel + SF_MELS, frames * SF_MELS, largest);
     found[SF_MEL] = mf_checksum(e->mel, (frames + 2) * SF_MELS * sizeof(float));
     en_run(e);
     step[0] = mf_checksum(e->x, SF_AUDIO_CTX * SF_STATE * sizeof(float));

@@ -687,7 +687,8 @@ typedef struct wnpu_stats {
     uint32_t unaccepted;      /* windows for which no decoding passed the gates */
     uint32_t silent;          /* windows classified as silence */
     uint32_t skips;           /* spans without speech that were not decoded */
-    uint32_t reserved;
+    uint32_t raised;          /* encoder runs of windows more than about 30 dB quieter than usual
+                                 speech, whose level was raised for the model */
     double voice_ms;          /* voice activity detection; part of audio_in_ms */
     int64_t speech_ms;        /* total length of speech spans */
     int64_t unresolved_ms;    /* total length of unresolved ledger spans */

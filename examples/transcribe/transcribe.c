@@ -325,6 +325,9 @@ static void print_speed(const options *o, const char *name, const wnpu_session *
         fprintf(stderr, "  speech %.1f s (found in %.0f ms), %u times silence skipped, %u times "
                 "decoded again, unresolved %.1f s\n", (double)s.speech_ms / 1e3, s.voice_ms,
                 s.skips, s.returns, (double)s.unresolved_ms / 1e3);
+        if (s.raised > 0) {
+            fprintf(stderr, "  %u windows were very quiet: their level was raised\n", s.raised);
+        }
         npu_tell(session);
     }
 }

@@ -129,7 +129,7 @@ static void lab_close(lab *l)
     free(l->filters);
 }
 
-static void lab_run(lab *l, const float *x, long n)
+static int lab_run(lab *l, const float *x, long n)
 {
     long i;
     for (i = 0; i < (long)ML_SPAN; i++) {
@@ -137,7 +137,7 @@ static void lab_run(lab *l, const float *x, long n)
         at = at < 0 ? -at : at;
         l->span[i] = at < n ? x[at] : 0.0f;
     }
-    en_log_mel(&l->e, l->span, ML_FRAMES);
+    return en_log_mel(&l->e, l->span, ML_FRAMES);
 }
 
 static float *signal_of(int kind, long n)
@@ -173,7 +173,7 @@ static void against_definition(void)
         size_t i;
         lab_open(&l, WNPU_ISA_AUTO, 1);
         reference(x, lengths[k], l.filters, want);
-        lab_run(&l, x, lengths[k]);
+        (void)lab_run(&l, x, lengths[k]);
         for (i = 0; i < 3000 * MELS; i++) {
             double d = fabs(want[i] - (double)l.e.mel[MELS + i]);
             worst = d > worst ? d : worst;
@@ -186,6 +186,46 @@ static void against_definition(void)
     free(want);
 }
 
+/* Runs noise whose loudest value is to be `largest`; unit: the same with some other one. */
+static int run_noise(lab *l, const float *unit, float *x, double largest)
+{
+    float most = -100.0f;
+    long i;
+    T_CHECK(!lab_run(l, unit, 480000), "loud noise is raised");
+    for (i = 0; i < 3000 * MELS; i++) {
+        most = l->e.mel[MELS + i] > most ? l->e.mel[MELS + i] : most;
+    }
+    for (i = 0; i < 480000; i++) { /* a value v has become (v + 4) / 4 */
+        x[i] = (float)((double)unit[i] * pow(10, (largest - 4 * (double)most + 4) / 2));
+    }
+    return lab_run(l, x, 480000);
+}
+
+/* What is raised by 2 is as if it were 10^2 times as powerful; no usual window is raised. */
+static void quiet_is_raised(void)
+{
+    float *x = signal_of(0, 480000), *scaled = malloc(480000 * sizeof *scaled), worst = 0.0f;
+    double quiet = (double)ML_QUIET - 0.5;
+    lab loud, l;
+    long i;
+    T_CHECK(ml_raise(ML_QUIET) == 0.0f && ml_raise(2.0f) == 0.0f, "a usual window is raised");
+    T_CHECK(ml_raise(ML_QUIET - 0.5f) == 2.0f && ml_raise(-14.0f) == ML_RAISE, "%g and %g",
+            (double)ml_raise(ML_QUIET - 0.5f), (double)ml_raise(-14.0f));
+    lab_open(&l, WNPU_ISA_AUTO, 1);
+    lab_open(&loud, WNPU_ISA_AUTO, 1);
+    T_CHECK(run_noise(&l, x, scaled, quiet), "a quiet window is not raised");
+    T_CHECK(!run_noise(&loud, x, scaled, quiet + 2), "a window as loud as that is raised");
+    for (i = 0; i < 3000 * MELS; i++) {
+        float d = fabsf(loud.e.mel[MELS + i] - l.e.mel[MELS + i]);
+        worst = d > worst ? d : worst;
+    }
+    T_CHECK(worst <= 1e-4f, "largest difference %g", (double)worst);
+    lab_close(&loud);
+    lab_close(&l);
+    free(scaled);
+    free(x);
+}
+
 static void mel_one_answer(void)
 {
     float *x = signal_of(0, 480000), *first = NULL;
@@ -195,7 +235,7 @@ static void mel_one_answer(void)
         for (threads = 1; threads <= 3 && wnpu_isa_available((wnpu_isa)isa); threads++) {
             lab l;
             lab_open(&l, (wnpu_isa)isa, threads);
-            lab_run(&l, x, 480000);
+            (void)lab_run(&l, x, 480000);
             if (first == NULL) {
                 first = malloc(3000 * MELS * sizeof *first);
                 memcpy(first, l.e.mel + MELS, 3000 * MELS * sizeof *first);
@@ -212,5 +252,6 @@ static void mel_one_answer(void)
 static void mel_tests(void)
 {
     t_run("log-mel equals the float64 definition within 1e-4", against_definition);
+    t_run("a very quiet window is as if it were louder", quiet_is_raised);
     t_run("log-mel has the same bits for every instruction set and thread count", mel_one_answer);
 }
