@@ -131,6 +131,7 @@ vpath make_%.c tests/lib:tests/npu:tests/speech
 vpath sim_%.c tests/npu
 vpath wer.c tests/speech
 vpath judge_%.c tests/speech
+vpath vad_%.c tests/speech
 
 .PHONY: all tests demo models test test-npu npu-code check-long npu-estimate test-asan test-tsan \
     test-aarch64 windows browser abi outline measures sections matrix fuzz check-symbols shared \
@@ -599,6 +600,10 @@ $(B)/fidelity: fidelity.c $(B)/libwhisper_npu.a $(B)/linked_with
 
 $(B)/judge_cases: judge_cases.c $(B)/libwhisper_npu.a $(B)/linked_with
 	$(COMPILE) $(LDFLAGS) $< "$(BUILD)/libwhisper_npu.a" $(LDLIBS) -o "$@"
+
+# Includes whisper_npu.c.
+$(B)/vad_features: vad_features.c whisper_npu.c whisper_npu.h $(B)/compiled_with
+	$(COMPILE) $< $(LDLIBS) -o "$@"
 
 fidelity: $(B)/fidelity
 	for model in $(or $(MODELS),tiny base.en); do \

@@ -1028,9 +1028,10 @@ def begun_events(s, text):
 def progress_events(s, text):
     """With progress=true there are events for the wait, the progress and what is missing."""
     wanted = [("stream", "true"), ("progress", "true")]
-    seen = sent_events(s.post(TRANSCRIPTIONS, AUDIO, wanted)[2])
+    audio = cut(0, 12, 3) # several windows
+    seen = sent_events(s.post(TRANSCRIPTIONS, audio, wanted)[2])
     steps = [e for e in seen if e["type"] == "transcript.progress"]
-    length = json.loads(s.text(AUDIO, [("response_format", "verbose_json")]))["duration"]
+    length = json.loads(s.text(audio, [("response_format", "verbose_json")]))["duration"]
     assert len(steps) > 1 and steps[0]["done"] < steps[-1]["done"], seen
     same({(e["total"], e["done"] <= e["total"]) for e in steps}, {(length, True)})
     same({e["type"].split(".")[-1] for e in seen}, {"progress", "delta", "done"})

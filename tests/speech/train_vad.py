@@ -2,16 +2,24 @@
 """Trains the network of the voice activity detector (section va_ of whisper_npu.c).
 
 usage: train_vad.py --tool build/vad_features --speech DIR --raw DIR [--streams N] [--epochs N]
-                    [--stop N] [--seed N] [--work DIR] [--write whisper_npu.c]
+                    [--stop N] [--seed N] [--mixtures SEED] [--work DIR] [--filled] [--write]
+                    [--source whisper_npu.c]
 
 vad_data.py says what the data are and who is held out; `make build/vad_features` builds the tool
 that computes features with the library's own code. Mixtures of one minute each are made once,
 then the network (52 inputs, 16 rectified, 24 gated recurrent, 1 sigmoid) learns to tell 200 ms
 late whether there is speech: Adam, truncated backpropagation over 5 s with the state carried on,
-weights rounded to 8 bits in the last third. --write replaces the table in the source.
-Needs python3 and numpy.
+weights rounded to 8 bits in the last third. --write replaces the table in the source. Needs
+python3 and numpy.
 
-The table in the source comes from a run with the default seed, streams and epochs that was broken
+--mixtures is the seed of the mixtures, --seed that of the rest. --filled trains the second
+network, which hears the spectrum with bands filled in. It begins with the weights of the first, in
+the source, and hears three mixtures of vad_data.mixture(hard) for each other one. The larger of
+both probabilities counts, so speech that the first finds is of less weight, and what neither is to
+call speech of more. Its table comes from
+    train_vad.py --filled --streams 2000 --mixtures 7 --epochs 36 --stop 36 --write ...
+
+The table of the first comes from a run with the default seed, streams and epochs that was broken
 off before its end. Weights are kept every fifth epoch; which of them these are was not noted, and
 the default of --stop, 25 of 45 epochs, is what they were taken for later. So a new run makes a
 network of the same kind, but cannot be promised to make the same numbers: judge_vad.py has to be
@@ -28,14 +36,14 @@ import numpy as np
 
 import vad_data
 
-INPUTS, DENSE, STATE, AHEAD = 52, 16, 24, 10
+INPUTS, DENSE, STATE, AHEAD = 52, 16, 24, 10 # the tool prints two times INPUTS
 CHUNK = 250
 
 
 def features(tool, recordings):
     data = b''.join(np.int64(len(x)).tobytes() + x.tobytes() for x in recordings)
     out = subprocess.run([tool, 'features'], input=data, stdout=subprocess.PIPE, check=True).stdout
-    out, at, split = np.frombuffer(out, np.float32).reshape(-1, INPUTS), 0, []
+    out, at, split = np.frombuffer(out, np.float32).reshape(-1, 2 * INPUTS), 0, []
     for x in recordings:
         steps = (len(x) + vad_data.STEP - 1) // vad_data.STEP
         split.append(out[at:at + steps])
@@ -44,17 +52,18 @@ def features(tool, recordings):
 
 
 def make_streams(args, held, count):
-    """Features [count, steps, 52] and labels [count, steps], kept in the work directory."""
-    path = os.path.join(args.work, 'streams_%s_%d_%d.npz' % ('held' if held else 'train', count,
-                                                             args.seed))
+    """Features [count, steps, 104] and labels [count, steps], kept in the work directory."""
+    name = 'held' if held else 'train'
+    path = os.path.join(args.work, 'streams_%s_%d_%d%s.npz'
+                        % (name, count, args.mixtures, '_hard' * args.filled))
     if os.path.exists(path):
         kept = np.load(path)
         return kept['x'], kept['y']
     library = vad_data.Library(args.speech, args.raw, held)
     xs, ys = [], []
     for i in range(count):
-        rng = np.random.default_rng([args.seed, held, i])
-        x, y = vad_data.mixture(rng, library, 60)
+        rng = np.random.default_rng([args.mixtures, held, i])
+        x, y = vad_data.mixture(rng, library, 60, args.filled and i % 4 != 0)
         xs += features(args.tool, [x])
         ys.append(y)
     x, y = np.stack(xs), np.stack(ys)
@@ -74,6 +83,22 @@ def new_weights(rng):
          'state': matrix(STATE, 3 * STATE, 1), 'state_b': np.zeros(3 * STATE, np.float32),
          'out': matrix(STATE, 1, 1), 'out_b': np.zeros(1, np.float32)}
     w['input_b'][STATE:2 * STATE] = 2 # remember, to begin with
+    return w
+
+
+def table_of(source, name):
+    """The weights in a table of the source, as new_weights() arranges them."""
+    with open(source, encoding='utf-8') as f:
+        text = f.read()
+    text = text[text.index('_%s[4][2] = {' % ('scales' + name)):]
+    scales = re.findall(r'\{([-0-9.e]+)f, ([-0-9.e]+)f\}', text)[:4]
+    text = text[text.index('_%s[3897] = {' % ('table' + name)):]
+    numbers = np.array(text[text.index('{') + 1:text.index('}')].split(','), np.float32)
+    w, at = new_weights(np.random.default_rng(0)), 0
+    for part, pair in zip(('dense', 'input', 'state', 'out'), scales):
+        for key, scale in zip((part, part + '_b'), pair):
+            w[key] = (numbers[at:at + w[key].size] * np.float32(scale)).reshape(w[key].shape)
+            at += w[key].size
     return w
 
 
@@ -141,19 +166,40 @@ def late(y):
     return out
 
 
-def loss(logit, y):
-    """Mean cross entropy and its gradient. Missed speech costs twice a false alarm."""
-    weight = np.where(y < 0, 0, np.where(y > 0.5, 2, 1)).astype(np.float32)
-    weight /= max(weight.sum(), 1)
+def loss(logit, y, weight):
+    """Mean cross entropy and its gradient."""
     p = sigmoid(logit)
     target = np.maximum(y, 0)
     cost = -(weight * np.log(np.where(target > 0.5, p, 1 - p) + 1e-7)).sum()
     return cost, weight * (p - target)
 
 
+def weights_of(y, first):
+    """Missed speech costs twice a false alarm. first: probabilities of the first network, if the
+    second is trained, which costs as much by false alarms, and less by missing what the first has
+    found."""
+    weight = np.where(y < 0, 0, np.where(y > 0.5, 2, 1)).astype(np.float32)
+    if first is not None:
+        weight[y == 0] = 2
+        weight[(y > 0.5) & (first > 0.5)] = 1
+    return weight
+
+
 def predict(w, x):
-    h = np.zeros((len(x), STATE), np.float32)
-    return sigmoid(forward(w, x, h)[0])
+    parts = [x[i:i + 32] for i in range(0, len(x), 32)]
+    return np.concatenate([sigmoid(forward(w, part, np.zeros((len(part), STATE), np.float32))[0])
+                           for part in parts])
+
+
+def load(args, held, count):
+    """Inputs, labels and, if the second network is trained, what the first one says."""
+    x, y = make_streams(args, held, count)
+    first = predict(table_of(args.source, ''), x[:, :, :INPUTS]) if args.filled else None
+    return x[:, :, INPUTS:] if args.filled else x[:, :, :INPUTS], late(y), first
+
+
+def larger(p, first):
+    return p if first is None else np.maximum(p, first)
 
 
 def tell(name, p, y):
@@ -167,19 +213,19 @@ def tell(name, p, y):
 
 
 def train(args):
-    x, y = make_streams(args, False, args.streams)
-    y = late(y)
-    held_x, held_y = make_streams(args, True, max(args.streams // 8, 8))
-    held_y = late(held_y)
+    x, y, heard = load(args, False, args.streams)
+    held_x, held_y, held_heard = load(args, True, max(args.streams // 8, 8))
+    weight = weights_of(y, heard)
     rng = np.random.default_rng(args.seed)
-    w = new_weights(rng)
+    w = table_of(args.source, '') if args.filled else new_weights(rng)
     first = {k: np.zeros_like(v) for k, v in w.items()}
     second = {k: np.zeros_like(v) for k, v in w.items()}
     batch, chunks, step = min(128, len(x)), x.shape[1] // CHUNK, 0
     for epoch in range(min(args.epochs, args.stop)):
         quantise = epoch >= args.epochs * 2 // 3
         order, total, count = rng.permutation(len(x)), 0.0, 0
-        rate = 0.004 * 0.5 * (1 + np.cos(np.pi * epoch / args.epochs)) + 0.0001
+        rate = 0.5 * (0.002 if args.filled else 0.004)
+        rate = rate * (1 + np.cos(np.pi * epoch / args.epochs)) + 0.0001
         for b in range(0, len(x) - batch + 1, batch):
             # Streams begin anywhere in a chunk and keep the state of the streams before them.
             rows, shift = order[b:b + batch], rng.integers(0, CHUNK)
@@ -189,9 +235,11 @@ def train(args):
             for c in range(chunks - 1):
                 at = shift + c * CHUNK
                 part, target = x[rows, at:at + CHUNK], y[rows, at:at + CHUNK]
+                count_for = weight[rows, at:at + CHUNK]
+                count_for = count_for / max(count_for.sum(), 1)
                 now = rounded(w) if quantise else w
                 logit, saved, h = forward(now, part, h)
-                cost, dlogit = loss(logit, target)
+                cost, dlogit = loss(logit, target, count_for)
                 g = backward(now, part, saved, dlogit.astype(np.float32))
                 norm = np.sqrt(sum((v * v).sum() for v in g.values()))
                 step += 1
@@ -204,13 +252,14 @@ def train(args):
                 total, count = total + cost, count + 1
         print('epoch %d: loss %.4f' % (epoch, total / count), flush=True)
         if epoch % 5 == 4 or epoch == args.epochs - 1:
-            tell('  held out:', predict(rounded(w), held_x), held_y)
+            tell('  held out:', larger(predict(rounded(w), held_x), held_heard), held_y)
             np.savez(os.path.join(args.work, 'weights.npz'), **w)
-    tell('trained on:', predict(rounded(w), x[:128]), y[:128])
+    tell('trained on:', larger(predict(rounded(w), x[:128]),
+                               None if heard is None else heard[:128]), y[:128])
     return w
 
 
-def table(w):
+def table(w, suffix):
     """The two C arrays."""
     scales, numbers = [], []
     for part in ('dense', 'input', 'state', 'out'):
@@ -228,9 +277,9 @@ def table(w):
             line = '   '
         line += word
     lines.append(line.rstrip(','))
-    return ('static const float va_scales[4][2] = {\n    %s\n};\n'
-            'static const int8_t va_table[%d] = {\n%s\n};\n'
-            % (',\n    '.join(scales), len(numbers), '\n'.join(lines)))
+    return ('static const float va_scales%s[4][2] = {\n    %s\n};\n'
+            'static const int8_t va_table%s[%d] = {\n%s\n};\n'
+            % (suffix, ',\n    '.join(scales), suffix, len(numbers), '\n'.join(lines)))
 
 
 def main():
@@ -243,15 +292,20 @@ def main():
     parser.add_argument('--epochs', type=int, default=45)
     parser.add_argument('--stop', type=int, default=25)
     parser.add_argument('--seed', type=int, default=1)
-    parser.add_argument('--write')
+    parser.add_argument('--mixtures', type=int, default=1)
+    parser.add_argument('--filled', action='store_true')
+    parser.add_argument('--source', default='whisper_npu.c')
+    parser.add_argument('--write', action='store_true')
     args = parser.parse_args()
     w = train(args)
     if args.write:
-        with open(args.write, encoding='utf-8') as f:
+        with open(args.source, encoding='utf-8') as f:
             source = f.read()
-        source = re.sub(r'(/\* va-table-begin[^\n]*\n).*?(/\* va-table-end)',
-                        lambda m: m.group(1) + table(w) + m.group(2), source, flags=re.S)
-        with open(args.write, 'w', encoding='utf-8') as f:
+        name = '_filled' if args.filled else ''
+        source = re.sub(r'(/\* va-table%s-begin[^\n]*\n).*?(/\* va-table%s-end)'
+                        % (name.replace('_', '-'), name.replace('_', '-')),
+                        lambda m: m.group(1) + table(w, name) + m.group(2), source, flags=re.S)
+        with open(args.source, 'w', encoding='utf-8') as f:
             f.write(source)
 
 

@@ -389,7 +389,8 @@ class Library:
             x, y = x[first * STEP:(first + 400) * STEP], y[first:first + 400]
         return x, y
 
-    def background(self, rng, n):
+    def background(self, rng, n, musical=False):
+        """With musical, half of what is returned is music, otherwise 40 %."""
         choice = rng.random()
         if choice < 0.3 and self.music:
             x, _ = self.get(self.music[rng.integers(len(self.music))])
@@ -401,6 +402,8 @@ class Library:
                 x, _ = self.get(self.effects[rng.integers(len(self.effects))])
                 last = min(len(x), n - at)
                 y[at:at + last] += x[:last]
+        elif musical and choice < 0.5:
+            y = melody(rng, n)
         else:
             y = NOISES[rng.integers(len(NOISES))](rng, n)
         return unit(np.nan_to_num(y)).astype(np.float32)
@@ -431,13 +434,51 @@ def band(x, low, high):
     return np.fft.irfft(spectrum, len(x)).astype(np.float32)
 
 
-def mixture(rng, library, seconds):
-    """Samples and labels of a made-up recording: speech now and then over changing backgrounds."""
+def steep(x, low, high):
+    """Keeps low..high Hz; edges are 40 Hz wide."""
+    spectrum = np.fft.rfft(x)
+    f = np.fft.rfftfreq(len(x), 1 / RATE)
+    spectrum *= np.clip((f - low) / 40 + 0.5, 0, 1) * np.clip((high - f) / 40 + 0.5, 0, 1)
+    return np.fft.irfft(spectrum, len(x)).astype(np.float32)
+
+
+def covered(rng, x):
+    """Speech as the network with filled bands is to hear it: behind a narrow channel, at times
+    between bursts of noise. Returns samples and their level in dB."""
+    if rng.random() < 0.5:
+        return x, 0
+    low, high = rng.uniform(200, 600), rng.uniform(2200, 3800)
+    db = rng.choice([0, rng.uniform(-18, 0)])
+    x = unit(steep(x, low, high)) * 10 ** (db / 20)
+    if rng.random() < 0.3:
+        n = int(RATE * rng.uniform(0.03, 0.4))
+        burst = unit(steep(rng.standard_normal(n + 800), rng.choice([50, low]),
+                           rng.choice([7000, high])))[:n]
+        for at in (0, max(len(x) - n, 0)):
+            end = min(at + n, len(x))
+            x[at:end] = burst[:end - at] * 10 ** (rng.uniform(-3, 12) / 20)
+    return x, db
+
+
+def rumble(rng, n):
+    """Air, engines and hum, mostly below some hundred hertz."""
+    slope, corner = rng.uniform(1, 3), rng.uniform(40, 300)
+    if rng.random() < 0.2:
+        return unit(hum(rng, n))
+    return unit(shaped(rng, n, lambda f: 1 / (1 + (f / corner) ** slope)))
+
+
+def mixture(rng, library, seconds, hard=False):
+    """Samples and labels of a made-up recording: speech now and then over changing backgrounds.
+    hard: what the network with filled bands is trained on, narrow speech, rumble and more music."""
     n = int(seconds * RATE)
     x, y = np.zeros(n, np.float32), np.zeros(n // STEP, np.float32)
+    level = np.zeros(n // STEP, np.float32) # of the speech, dB
     spoken, at = np.zeros(n, np.float32), int(rng.uniform(-2, 6) * RATE)
     talkative = np.exp(rng.uniform(np.log(0.3), np.log(15)))
     at = max(at, 0) // STEP * STEP
+    if hard and rng.random() < 0.2: # nobody speaks
+        at = n
     while at < n and rng.random() > 0.03:
         clip, said = library.clip(rng)
         if rng.random() < 0.6:
@@ -446,10 +487,12 @@ def mixture(rng, library, seconds):
             cut = rng.integers(0, len(said))
             clip, said = clip[cut * STEP:], said[cut:]
         clip = unit(clip) * 10 ** (rng.normal(0, 4) / 20)
+        clip, db = covered(rng, clip) if hard else (clip, 0)
         last = min(len(clip), n - at)
         steps = min(len(said), len(y) - at // STEP)
         spoken[at:at + last] = clip[:last]
         y[at // STEP:at // STEP + steps] = said[:steps]
+        level[at // STEP:at // STEP + steps] = db
         at = (at + len(clip) + int(rng.exponential(talkative) * RATE)) // STEP * STEP
     if rng.random() < 0.3:
         spoken = room(rng, spoken)
@@ -457,15 +500,17 @@ def mixture(rng, library, seconds):
     while at < n: # stretches of one background each
         last = min(int(rng.uniform(3, 40) * RATE), n - at)
         snr = rng.choice([rng.uniform(-3, 12), rng.uniform(8, 35), 60], p=[0.35, 0.45, 0.2])
-        noise = library.background(rng, last) if rng.random() < 0.93 else faint(rng, last)
+        noise = library.background(rng, last, hard) if rng.random() < 0.93 else faint(rng, last)
         noise = noise * 10 ** (-snr / 20)
         fade = np.minimum(np.arange(last) / 800, 1)
         x[at:at + last] += noise * (fade if rng.random() < 0.5 else 1)
-        if snr < 0: # speech that can hardly be heard is not asked for
-            lost = y[at // STEP:(at + last) // STEP]
-            lost[lost == 1] = -1
+        # Speech that can hardly be heard is not asked for.
+        lost = y[at // STEP:(at + last) // STEP]
+        lost[(lost == 1) & (snr + level[at // STEP:(at + last) // STEP] < (3 if hard else 0))] = -1
         at += last
     x = x + spoken
+    if hard and rng.random() < 0.25:
+        x = x + rumble(rng, n) * 10 ** (rng.uniform(0, 15) / 20)
     return channel(rng, x), y
 
 

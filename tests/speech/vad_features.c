@@ -3,8 +3,8 @@
  * usage: vad_features features|probabilities < samples > numbers
  *
  * In: native int16_t at 16 kHz mono, any number of recordings, each behind its length in samples
- * as int64_t. Out: native floats for each 20 ms of each recording: 52 features, or one
- * probability of speech. */
+ * as int64_t. Out: native floats for each 20 ms of each recording: 52 features of the spectrum as
+ * it is and 52 of the one with bands filled in, or one probability of speech. */
 #include "../../whisper_npu.c"
 
 typedef struct detector {
@@ -38,6 +38,10 @@ static void features_of(va_detector *v, uint64_t most)
     va_analyse(v);
     for (step = 0; step < 2; step++) {
         va_features(v, step, f);
+        if (step < most) {
+            fwrite(f, sizeof f, 1, stdout);
+        }
+        va_fill_bands(v, f);
         v->seen++;
         if (step < most) {
             fwrite(f, sizeof f, 1, stdout);
