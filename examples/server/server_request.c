@@ -843,10 +843,24 @@ static int prompt_fits(const wnpu_model *model, const char *prompt, size_t lengt
     return length < PROMPT_MOST && wnpu_tokenize(model, prompt, length, NULL, 0) < context / 2 - 1;
 }
 
+/* Start of the word before the one that starts at `at`; at itself if there is none. */
+static size_t word_before(const char *prompt, size_t at)
+{
+    size_t i = at;
+    for (; i > 0 && prompt[i - 1] == ' '; i--) {
+    }
+    if (i == 0) {
+        return at;
+    }
+    for (; i > 0 && prompt[i - 1] != ' '; i--) {
+    }
+    return i;
+}
+
 const char *request_prompt_end(const wnpu_model *model, const char *prompt)
 {
     wnpu_model_info info;
-    size_t length = prompt != NULL ? strlen(prompt) : 0, low = 0, high = length, word;
+    size_t length = prompt != NULL ? strlen(prompt) : 0, low = 0, high = length, word, before;
     memset(&info, 0, sizeof info);
     info.struct_size = sizeof info;
     if (length == 0 || wnpu_model_get_info(model, &info) != WNPU_OK ||
@@ -865,7 +879,15 @@ const char *request_prompt_end(const wnpu_model *model, const char *prompt)
     while ((prompt[high] & 0xc0) == 0x80) { /* within a character of UTF-8 */
         high++;
     }
-    return prompt + (word < length ? word : high);
+    if (word >= length) {
+        return prompt + high;
+    }
+    /* A part of a word can have more tokens than the word, so the search may stop too late. */
+    while ((before = word_before(prompt, word)) < word &&
+           prompt_fits(model, prompt + before, length - before, info.n_text_ctx)) {
+        word = before;
+    }
+    return prompt + word;
 }
 
 void request_free(request *r)
