@@ -269,7 +269,7 @@ WNPU_INLINE uint32_t er_max32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 #define ER_NEWER 256u
 
 /* Between ER_UNPADDED and ER_PADDED, a structure with padding does not compile where pointers have
- * 64 bits: equal states of a run are equal bytes, also in snapshots. */
+ * 64 bits: equal states of a run are equal bytes, also in snapshots. Add `uint32_t reserved`. */
 #if UINTPTR_MAX > 0xffffffffu
 #define ER_UNPADDED _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic error \"-Wpadded\"")
 #define ER_PADDED _Pragma("GCC diagnostic pop")
@@ -16515,7 +16515,7 @@ static void lr_boost(const lr_trie *t, const lr_paths *p, float *logits)
  * length, need only be quieter, because none is. Words begin and end at pauses in the levels of a
  * window, because the detector is too coarse for them. What ends a span of speech, and an
  * utterance, are parameters (vad_min_silence_ms, hangover_ms). */
-typedef enum ju_pause {
+typedef enum ju_pause { /* by length */
     JU_WORDS,     /* words begin and end there */
     JU_CUT,       /* windows that are decoded together end there, rather than in shorter ones */
     JU_TURN,      /* another speaker may go on behind it */
@@ -23287,7 +23287,7 @@ typedef struct wr_writer {
     int paragraphs;         /* segments can be joined to paragraphs */
     const char *doubt_head; /* follows head if doubtful words are marked; NULL: none */
     int marks_doubt;
-    int words;              /* a cue is one word unless max_words says otherwise */
+    int words;              /* a cue is one word unless max_words says otherwise; with a tick_ms */
 } wr_writer;
 
 static void wr_json(wr_job *job);
@@ -29473,6 +29473,7 @@ static int lg_append_part(ru_results *out, const ru_counts *counts, const rs_sto
     }
     out->now.stats.windows += counts->stats.windows;
     out->now.stats.tokens += counts->stats.tokens;
+    out->now.stats.raised += counts->stats.raised;
     return status;
 }
 

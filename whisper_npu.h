@@ -1323,8 +1323,9 @@ WNPU_API int wnpu_restore(wnpu_session *session, const void *snapshot, size_t si
  *
  * wnpu_join() takes n snapshots of sizes[i] bytes, in order, from 0 to the recording's end; with
  * append in params, the results of another channel, joined, are added to those before, as by
- * wnpu_transcribe(). Returns what that would. params are those of the parts, besides append. The
- * snapshots are untrusted, as for wnpu_restore().
+ * wnpu_transcribe(). Of the statistics, windows, tokens, raised, and what follows from spans and
+ * ledger are those of all parts. Returns what that would. params are those of the parts, besides
+ * append. The snapshots are untrusted, as for wnpu_restore().
  *
  * E_ARGUMENT, with the reason, where a part's text would depend on the one before: with a pause_ms
  * below 1000, commit_step_ms, condition_on_previous, voices, a batch above 1, without vad, and with
@@ -1529,8 +1530,10 @@ typedef struct wnpu_live {
     const char *text;         /* never NULL; "" if there is none */
     size_t text_length;       /* bytes */
     size_t likely_length;     /* bytes at the beginning that were shown before and that the last two
-                                 decodings confirm: they rarely change. With commit_step_ms final
-                                 and stable words, see follow_words */
+                                 decodings confirm: they rarely change, but punctuation is not
+                                 compared. Words that a pause has added may remain unlikely until
+                                 their window ends. With commit_step_ms final and stable words, see
+                                 follow_words */
     int64_t t0_ms, t1_ms;     /* audio that it is from */
     int64_t utterance_t0_ms;  /* begin of the utterance reported last; -1: none yet */
     int64_t utterance_t1_ms;  /* its end; -1 while it continues. Both are times of the voice itself:

@@ -410,8 +410,10 @@ test_outline() {
 # the server.
 test_new_format() {
     build=${WNPU_BUILD:-build}
+    last=$(sed -n '/^typedef enum wnpu_format/,/^}/s/^ *\(WNPU_FORMAT_[A-Z_]*\).*/\1/p' whisper_npu.h |
+        tail -n 1)
     sed -e 's|^static const wr_writer wr_writers.*|&\
-    [WNPU_FORMAT_VERBOSE_JSON + 1] = {.name = "toy", .type = "text/x-toy", .cue = wr_tsv_cue,\
+    ['"$last"' + 1] = {.name = "toy", .type = "text/x-toy", .cue = wr_tsv_cue,\
                                       .tick_ms = 1, .words = 1},|' whisper_npu.c >"$T/more.c"
     toy_says "$build" || return
     objects=$(sed -n 's/^OBJECTS_transcribe = //p' Makefile)
