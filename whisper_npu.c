@@ -24003,7 +24003,8 @@ static uint64_t pm_fingerprint(const wnpu_params *p)
     sum = pm_mix(sum, p->suppress, p->n_suppress * sizeof(int32_t));
     sum = pm_mix(sum, p->languages, p->n_languages * sizeof(int32_t));
     for (i = 0; i < p->n_hotwords; i++) {
-        sum = pm_mix(sum, p->hotwords[i], strlen(p->hotwords[i]) + 1);
+        const char *word = p->hotwords[i] != NULL ? p->hotwords[i] : ""; /* refused later */
+        sum = pm_mix(sum, word, strlen(word) + 1);
     }
     return sum;
 }

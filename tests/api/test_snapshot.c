@@ -499,7 +499,7 @@ static void other_parameters(void)
 {
     static life_text want, is;
     static const int32_t tokens[2] = {5, 6};
-    static const char *const words[2] = {"one", "two"};
+    static const char *const words[2] = {"one", "two"}, *const none[1] = {NULL};
     wnpu_session *s = life_session(model, 1);
     wnpu_params p;
     wnpu_audio a;
@@ -518,6 +518,7 @@ static void other_parameters(void)
     DIFFERENT(p.prefix = "x");
     DIFFERENT(p.initial_prompt = "x");
     DIFFERENT(p.suppress = tokens; p.n_suppress = 1);
+    DIFFERENT(p.hotwords = none; p.n_hotwords = 1);
     DIFFERENT(p.hotwords = words; p.n_hotwords = 2);
     DIFFERENT(p.hotword_lines = "one\ntwo");
     DIFFERENT(p.suppress_lines = "5");
