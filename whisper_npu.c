@@ -3531,7 +3531,7 @@ WNPU_API int wnpu_wav_reader_open(wnpu_wav_reader *reader, wnpu_audio *audio, wn
 #define ML_WINDOW (ML_FRAMES * ML_HOP)         /* 480,000 samples */
 #define ML_MARGIN (ML_FFT / 2u)                /* samples of a frame before and after its centre */
 #define ML_SPAN (ML_WINDOW + 2u * ML_MARGIN)   /* samples that the frames of a window read */
-#define ML_POWER_MIN 1e-14f                    /* lower limit of the power, that of silence */
+#define ML_POWER_MIN 1e-14f /* lower limit of the power, 10^(ML_LEAST - ML_RAISE): silence */
 #define ML_LEAST -10.0f                        /* OpenAI's lower limit of log10 of the power */
 /* A window whose loudest value is below this, which is that of speech 30 dB quieter than usual, is
  * raised by four times what is missing: what is 10 dB quieter again becomes as loud as usual. It is
@@ -3753,7 +3753,7 @@ WNPU_INLINE float ml_log_body(float *x, size_t n)
 {
     mt_vec best, v;
     size_t i;
-    mt_vset(&best, -14.0f);
+    mt_vset(&best, ML_LEAST - ML_RAISE);
     for (i = 0; i < n; i += MT_LANES) {
         mt_vload(&v, x + i);
         mt_vlog(&v);
@@ -25721,7 +25721,7 @@ static void np_carve_rows(ar_arena *arena, np_bridge *b, size_t workers)
 #define VA_RUMBLE_STEADY 1.2f    /* their maxima of some seconds at most 12 dB above the floors, */
 #define VA_RUMBLE_LEAST 3u       /* and if so many have it: fewer have the lowest note of music */
 #define VA_AHEAD 10u             /* steps that the network looks ahead */
-#define VA_POWER_MIN 1e-10f
+#define VA_POWER_MIN 1e-10f      /* lower limit of powers, higher than that of log-mel */
 #define VA_QUIETEST -4.5f        /* log power of white noise at -90 dB */
 #define VA_CLICK_STEPS 4u        /* a shorter sound is a click if it is louder, by 10 dB, than */
 #define VA_CLICK 1.0f            /* any of at least this length */
@@ -30461,10 +30461,11 @@ static size_t wd_settled(const ru_confirmed *c, const al_aligner *a, const wnpu_
     size_t i;
     for (i = 0; i < a->n_words; i++) {
         const al_word *w = &a->words[i];
-        const ju_word word = wd_word(c, a, h, i, end_ms);
-        if (a->from[w->first + w->n - 1] + 1u > c->n &&
-            !ju_is_settled(&word, params->hold_ms, follow)) {
-            break;
+        if (a->from[w->first + w->n - 1] + 1u > c->n) {
+            const ju_word word = wd_word(c, a, h, i, end_ms);
+            if (!ju_is_settled(&word, params->hold_ms, follow)) {
+                break;
+            }
         }
     }
     return i;
@@ -31729,28 +31730,28 @@ static int wi_set_prompts(ru_run *r, int resumed)
     return status;
 }
 
-/* A list that the host gives, and the trie that it goes to. */
-typedef struct wi_list {
-    const char *name;   /* for messages */
+/* Where the phrases of a list go, and what messages call that. */
+typedef struct wi_target {
+    const char *name;
     lr_trie *trie;
     const tk_vocab *vocab;
     wnpu_error *error;
-} wi_list;
+} wi_target;
 
 /* Adds phrase number i. */
-static int wi_add_phrase(const wi_list *list, const char *phrase, size_t i)
+static int wi_add_phrase(const wi_target *to, const char *phrase, size_t i)
 {
-    int status = phrase != NULL ? lr_add_phrase(list->trie, list->vocab, phrase, (int32_t)i)
+    int status = phrase != NULL ? lr_add_phrase(to->trie, to->vocab, phrase, (int32_t)i)
                                 : WNPU_E_ARGUMENT;
     if (status == WNPU_E_MEMORY) {
-        return er_set(list->error, WNPU_E_ARGUMENT, "%s[%lu] does not fit any more; raise "
-                      "max_phrase_tokens of the session's configuration above %u", list->name,
-                      (unsigned long)i, (unsigned)(list->trie->capacity - LR_ROOTS));
+        return er_set(to->error, WNPU_E_ARGUMENT, "%s[%lu] does not fit any more; raise "
+                      "max_phrase_tokens of the session's configuration above %u", to->name,
+                      (unsigned long)i, (unsigned)(to->trie->capacity - LR_ROOTS));
     }
     if (status != WNPU_OK) {
-        return er_set(list->error, status, status == WNPU_E_UNSUPPORTED
+        return er_set(to->error, status, status == WNPU_E_UNSUPPORTED
                       ? "this model's vocabulary cannot encode %s[%lu]"
-                      : "%s[%lu] is NULL, empty, or longer than %u bytes or %u tokens", list->name,
+                      : "%s[%lu] is NULL, empty, or longer than %u bytes or %u tokens", to->name,
                       (unsigned long)i, LR_PHRASE_BYTES - 2, LR_MAX_TOKENS);
     }
     return WNPU_OK;
@@ -31760,12 +31761,12 @@ static int wi_add_phrase(const wi_list *list, const char *phrase, size_t i)
 static int wi_set_phrases(lr_rules *rules, const en_engine *e, ru_call *call,
                           const char *const *phrases, size_t n)
 {
-    const wi_list list = {"phrases", &rules->trie, &e->model->vocab, &call->error};
+    const wi_target to = {"phrases", &rules->trie, &e->model->vocab, &call->error};
     int status = WNPU_OK;
     size_t i;
     lr_trie_clear(&rules->trie);
     for (i = 0; i < n && status == WNPU_OK && !ru_cancelled(call->cancel); i++) {
-        status = wi_add_phrase(&list, phrases[i], i);
+        status = wi_add_phrase(&to, phrases[i], i);
     }
     return status;
 }
@@ -31896,7 +31897,7 @@ static int wi_finish(ru_run *r, int status)
 }
 
 /* Adds hotword number i, of `length` bytes, and what it sounds like. */
-static int wi_add_hotword(const wi_list *list, const char *hotword, size_t length, size_t i)
+static int wi_add_hotword(const wi_target *to, const char *hotword, size_t length, size_t i)
 {
     const char *heard, *part = hotword, *end = hotword + length;
     size_t n = lr_word_length(hotword, length, &heard);
@@ -31906,7 +31907,7 @@ static int wi_add_hotword(const wi_list *list, const char *hotword, size_t lengt
         int fits = n < sizeof phrase;
         memcpy(phrase, part, fits ? n : 0);
         phrase[fits ? n : 0] = '\0';
-        status = wi_add_phrase(list, phrase, i);
+        status = wi_add_phrase(to, phrase, i);
         part = heard != NULL ? lr_next_heard(&heard, end, &n) : NULL;
     }
     return status;
@@ -31914,7 +31915,7 @@ static int wi_add_hotword(const wi_list *list, const char *hotword, size_t lengt
 
 static int wi_set_hotwords(lr_rules *rules, const en_engine *e, ru_call *call, size_t max_beams)
 {
-    const wi_list list = {"hotwords", &rules->trie, &e->model->vocab, &call->error};
+    const wi_target to = {"hotwords", &rules->trie, &e->model->vocab, &call->error};
     lr_hotwords hotwords = ru_hotwords(&call->params);
     const char *hotword;
     size_t length = 0, i;
@@ -31923,7 +31924,7 @@ static int wi_set_hotwords(lr_rules *rules, const en_engine *e, ru_call *call, s
     for (i = 0; status == WNPU_OK && !ru_cancelled(call->cancel) &&
                 (hotword = lr_next_hotword(&hotwords, &length)) != NULL;
          i++) {
-        status = wi_add_hotword(&list, hotword, length, i);
+        status = wi_add_hotword(&to, hotword, length, i);
     }
     lr_trie_set_bonus(&rules->trie, call->params.hotword_boost,
                       ru_beam(&call->params, max_beams) > 1);
@@ -31932,20 +31933,15 @@ static int wi_set_hotwords(lr_rules *rules, const en_engine *e, ru_call *call, s
 
 /* ---- the calls ---- */
 
-/* Prepares a run that continues, and fills its window. */
-static int wi_open_again(ru_run *r)
+/* Prepares everything that depends on the parameters, which are checked, for a run that
+ * continues. */
+static int wi_configure_again(ru_run *r)
 {
     int status = wi_configure(r, 1);
     wi_load_checkpoint(&r->state.checkpoint, &r->out.now); /* the language is that of the run */
-    if (status != WNPU_OK) {
-        return status;
-    }
-    status = wi_set_hotwords(&r->rules, &r->engine, &r->call, r->text.max_beams);
-    if (status != WNPU_OK) {
-        return status;
-    }
-    return aw_fill(&r->audio, r->call.cancel, &r->call.error); /* it may have been cancelled while
-                                                                  reading */
+    return status == WNPU_OK
+               ? wi_set_hotwords(&r->rules, &r->engine, &r->call, r->text.max_beams)
+               : status;
 }
 
 /* Continues a run that stopped between two windows, or inside one, which is decoded again. On
@@ -31974,7 +31970,10 @@ static int wi_resume(ru_run *r, const wnpu_audio *audio)
     memset(&r->out.store.rest, 0, sizeof r->out.store.rest);
     r->audio.voice.rules = aw_voice_rules(&r->call.params);
     r->bridge.fell_back = 0; /* try a required accelerator again */
-    status = wi_open_again(r);
+    status = wi_configure_again(r);
+    if (status == WNPU_OK) { /* it may have been cancelled while reading */
+        status = aw_fill(&r->audio, r->call.cancel, &r->call.error);
+    }
     r->out.now.stats.audio_in_ms += ru_elapsed_ms(&since);
     if (status == WNPU_OK) {
         wi_save_checkpoint(&r->state, &r->out.now, &r->work,
@@ -32907,14 +32906,10 @@ static int st_resume(ru_run *r)
                       "stream was begun with; only callbacks may differ");
     }
     status = wi_check(&r->text, &r->audio, &r->voices, &r->call);
-    if (status == WNPU_OK) {
-        status = wi_configure(r, 1);
-    }
-    wi_load_checkpoint(&r->state.checkpoint, &r->out.now); /* the language is that of the run */
     if (status != WNPU_OK) {
         return status;
     }
-    status = wi_set_hotwords(&r->rules, &r->engine, &r->call, r->text.max_beams);
+    status = wi_configure_again(r);
     if (status != WNPU_OK) {
         return status;
     }
@@ -33287,7 +33282,7 @@ static void sn_get_state(const ru_run *r, sn_state *s)
     sn_get_stream(r->audio.stream, s);
     s->language = r->out.now.language.id;
     s->language_probability = r->out.now.language.probability;
-    if (r->work.in_progress_call && language->weight > 0.0f) { /* wi_finish_language() */
+    if (r->work.in_progress_call && wd_has_probabilities(language)) { /* wi_finish_language() */
         s->language = wd_best_language(&r->work, &r->engine, language->sums);
         s->language_probability = language->sums[s->language] / language->weight;
     }
@@ -35691,7 +35686,7 @@ WNPU_API int wnpu_get_languages(const wnpu_session *session, float *probabilitie
     r = &session->run;
     n = r->engine.model->vocab.n_languages;
     for (i = 0; i < count; i++) {
-        probabilities[i] = i < (size_t)n && r->out.now.language.weight > 0.0f
+        probabilities[i] = i < (size_t)n && wd_has_probabilities(&r->out.now.language)
                                ? wd_mean_probability(&r->out.now.language, (int32_t)i)
                                : (int32_t)i == r->out.now.stats.language && n > 0 ? 1.0f : 0.0f;
     }
@@ -35925,7 +35920,7 @@ WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_optio
     summary.duration_ms = session->run.out.now.stats.audio_ms;
     summary.raised = session->run.out.now.stats.raised;
     summary.n_languages = wnpu_get_languages(session, languages, RU_LANGUAGES);
-    summary.languages = session->run.out.now.language.weight > 0.0f ? languages : NULL;
+    summary.languages = wd_has_probabilities(&session->run.out.now.language) ? languages : NULL;
     summary.choice = session->run.work.choice.struct_size > 0 ? &session->run.work.choice
                                                                  : NULL;
     environment = er_float_default();

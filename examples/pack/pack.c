@@ -157,8 +157,9 @@ static int open_directory(wnpu_model **model, const char *path, wnpu_model_confi
     return code;
 }
 
-/* Packs keep the bits of their weights, and so do models whose width is not a multiple of 16. */
-static int keeps(const wnpu_model *model, const char *from, uint32_t bits)
+/* Refuses a model whose weights did not get that many bits: packs keep theirs, and models whose
+ * width is not a multiple of 16 have 8. */
+static int check_bits(const wnpu_model *model, const char *from, uint32_t bits)
 {
     wnpu_model_info info;
     memset(&info, 0, sizeof info);
@@ -190,7 +191,7 @@ static int pack(const char *from, const char *to, uint32_t bits)
         code = complain(code_of(error.code), "%s: %s", from, error.message);
     }
     if (code == 0 && bits != 0) {
-        code = keeps(model, from, bits);
+        code = check_bits(model, from, bits);
     }
     if (code == 0) {
         code = save(model, from, to);
