@@ -62,9 +62,9 @@ def clips_of(manifest):
 class Conversation:
     """What is said, and when: seconds from its beginning."""
 
-    def __init__(self, server, clips, number, kind, cache):
+    def __init__(self, server, clips, number, rate, turns, noise, cache):
         r = random.Random(number)
-        self.rate, self.turns, noise = kind
+        self.rate, self.turns = rate, turns
         samples = bytes(int(0.5 * RATE) * 2)
         self.words, self.transcript, self.ends = [], [], []
         for path, transcript in r.sample(clips, CLIPS):
@@ -201,7 +201,7 @@ def spread(values):
 def converse(server, manifest, number, together, rates, noise=None):
     """Conversations, so many at a time; the rates take turns, and server_vad and commits do."""
     clips, cache, all_of = clips_of(manifest), {}, {True: [], False: []}
-    made = [Conversation(server, clips, i, (rates[i % len(rates)], i // len(rates) % 2 == 0, noise),
+    made = [Conversation(server, clips, i, rates[i % len(rates)], i // len(rates) % 2 == 0, noise,
                          cache) for i in range(number)]
     for at in range(0, number, together):
         threads = [threading.Thread(target=c.speak, args=(server,)) for c in made[at:at + together]]

@@ -14,9 +14,8 @@ python3 and numpy.
 
 --mixtures is the seed of the mixtures, --seed that of the rest. --filled trains the second
 network, which hears the spectrum with bands filled in. It begins with the weights of the first, in
-the source, and hears three mixtures of vad_data.mixture(hard) for each other one. The larger of
-both probabilities counts, so speech that the first finds is of less weight, and what neither is to
-call speech of more. Its table comes from
+the source, and hears three mixtures of vad_data.mixture(hard) for each other one. Its loss differs
+because the larger of both probabilities counts, see weights_of(). Its table comes from
     train_vad.py --filled --streams 2000 --mixtures 7 --epochs 36 --stop 36 --write ...
 
 The table of the first comes from a run with the default seed, streams and epochs that was broken
@@ -175,9 +174,9 @@ def loss(logit, y, weight):
 
 
 def weights_of(y, first):
-    """Missed speech costs twice a false alarm. first: probabilities of the first network, if the
-    second is trained, which costs as much by false alarms, and less by missing what the first has
-    found."""
+    """Weights of the loss: missed speech costs twice a false alarm. first: probabilities of the
+    first network, if the second is trained. Then a false alarm costs as much as missed speech, and
+    missing what the first has found costs half of that."""
     weight = np.where(y < 0, 0, np.where(y > 0.5, 2, 1)).astype(np.float32)
     if first is not None:
         weight[y == 0] = 2

@@ -390,7 +390,7 @@ class Library:
         return x, y
 
     def background(self, rng, n, musical=False):
-        """With musical, half of what is returned is music, otherwise 40 %."""
+        """With musical, more of what is returned is made-up music."""
         choice = rng.random()
         if choice < 0.3 and self.music:
             x, _ = self.get(self.music[rng.integers(len(self.music))])
@@ -442,7 +442,7 @@ def steep(x, low, high):
     return np.fft.irfft(spectrum, len(x)).astype(np.float32)
 
 
-def covered(rng, x):
+def narrowed(rng, x):
     """Speech as the network with filled bands is to hear it: behind a narrow channel, at times
     between bursts of noise. Returns samples and their level in dB."""
     if rng.random() < 0.5:
@@ -487,7 +487,7 @@ def mixture(rng, library, seconds, hard=False):
             cut = rng.integers(0, len(said))
             clip, said = clip[cut * STEP:], said[cut:]
         clip = unit(clip) * 10 ** (rng.normal(0, 4) / 20)
-        clip, db = covered(rng, clip) if hard else (clip, 0)
+        clip, db = narrowed(rng, clip) if hard else (clip, 0)
         last = min(len(clip), n - at)
         steps = min(len(said), len(y) - at // STEP)
         spoken[at:at + last] = clip[:last]

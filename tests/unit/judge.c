@@ -1,21 +1,37 @@
 /* Limits of ju_: each judgement on both sides of its limit. A limit that moves fails here, and so
  * does a judgement that compares with another one. */
 
+/* A row of a table of limits. */
+typedef struct judge_row {
+    size_t what;
+    int64_t least_ms;
+} judge_row;
+
+/* Checks that a table has these n rows, in this order, and where each begins to hold. */
+static void limits_of_rows(const judge_row *of, size_t n, size_t rows,
+                           int (*holds)(size_t what, int64_t ms))
+{
+    size_t i;
+    T_CHECK(n == rows, "all rows");
+    for (i = 0; i < n; i++) {
+        T_CHECK(of[i].what == i, "row %d has another place", (int)i);
+        T_CHECK(holds(of[i].what, of[i].least_ms) && !holds(of[i].what, of[i].least_ms - 1),
+                "row %d", (int)i);
+    }
+}
+
 /* ---- pauses ---- */
+
+static int pause_holds(size_t what, int64_t ms) { return ju_is_pause((ju_pause)what, ms); }
 
 static void limits_of_pauses(void)
 {
-    static const struct { ju_pause what; int64_t least_ms; } of[] = {
+    static const judge_row of[] = {
         {JU_WORDS, 60}, {JU_CUT, 200}, {JU_TURN, 300}, {JU_AHEAD, 400}, {JU_NO_WORD, 500},
         {JU_SPANS, 1000}, {JU_BEHIND, 1000}, {JU_NOISE, 1001}, {JU_CONFIRMED, 2000},
         {JU_BEFORE, 2000}};
-    size_t i;
-    T_CHECK(sizeof of / sizeof of[0] == sizeof ju_pause_ms / sizeof ju_pause_ms[0], "all rows");
-    for (i = 0; i < sizeof of / sizeof of[0]; i++) {
-        T_CHECK((size_t)of[i].what == i, "row %d has another place", (int)i);
-        T_CHECK(ju_is_pause(of[i].what, of[i].least_ms) &&
-                !ju_is_pause(of[i].what, of[i].least_ms - 1), "row %d", (int)i);
-    }
+    limits_of_rows(of, sizeof of / sizeof of[0], sizeof ju_pause_ms / sizeof ju_pause_ms[0],
+                   pause_holds);
     T_CHECK(ju_is_quiet(1.0, 32.0, 1) && !ju_is_quiet(1.0, 31.999, 1), "silence is 15 dB below");
     T_CHECK(ju_is_quiet(1.0, 4.0, 0) && !ju_is_quiet(1.0, 3.999, 0), "a pause is 6 dB below");
     T_CHECK(ju_is_quiet(0.0, 0.0, 1), "nothing is as quiet as nothing");
@@ -31,18 +47,15 @@ static void quiet_levels(void)
 
 /* ---- coverage ---- */
 
+static int amount_holds(size_t what, int64_t ms) { return ju_is_enough((ju_amount)what, ms); }
+
 static void limits_of_coverage(void)
 {
-    static const struct { ju_amount what; int64_t least_ms; } of[] = {
+    static const judge_row of[] = {
         {JU_A_PHRASE, 100}, {JU_A_TEXT, 200}, {JU_A_GAP, 1000}, {JU_A_PASSAGE, 3000},
         {JU_A_STEP, 200}, {JU_A_WINDOW, 1000}};
-    size_t i;
-    T_CHECK(sizeof of / sizeof of[0] == sizeof ju_amount_ms / sizeof ju_amount_ms[0], "all rows");
-    for (i = 0; i < sizeof of / sizeof of[0]; i++) {
-        T_CHECK((size_t)of[i].what == i, "row %d has another place", (int)i);
-        T_CHECK(ju_is_enough(of[i].what, of[i].least_ms) &&
-                !ju_is_enough(of[i].what, of[i].least_ms - 1), "row %d", (int)i);
-    }
+    limits_of_rows(of, sizeof of / sizeof of[0], sizeof ju_amount_ms / sizeof ju_amount_ms[0],
+                   amount_holds);
     T_CHECK(ju_is_sparse(1500, 0, 1500) && !ju_is_sparse(1499, 0, 1500), "without a token");
     T_CHECK(ju_is_sparse(2250, 3, 1500) && !ju_is_sparse(2249, 3, 1500), "around three tokens");
     T_CHECK(ju_exceeds_error(501) && !ju_exceeds_error(500) && !ju_exceeds_error(-501),
